@@ -1,0 +1,40 @@
+"""The server's one entry: streams first, Django for everything else."""
+
+import os
+from typing import Any, cast
+
+import django
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+django.setup()
+
+from console.streams import agents, http, live, logs  # noqa: E402 - Django's apps must be loaded first
+from console.streams.database import in_thread  # noqa: E402
+from console.streams.hub import hub  # noqa: E402
+from machines.silence import machines_heard_after_start  # noqa: E402
+
+pages = get_asgi_application()
+
+
+async def application(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
+    if scope["type"] == "lifespan":
+        await _lifespan(receive, send)
+    elif scope["path"].startswith("/agent/"):
+        await agents.app(scope, receive, send)
+    elif scope["path"].startswith("/live/"):
+        await live.app(scope, receive, send)
+    elif logs.PATH.match(scope["path"]):
+        await logs.app(scope, receive, send)
+    else:
+        await pages(dict(scope), receive, cast("Any", send))
+
+
+async def _lifespan(receive: http.Receive, send: http.Send) -> None:
+    await receive()
+    await in_thread(machines_heard_after_start)
+    hub.start()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await hub.stop()
+    await send({"type": "lifespan.shutdown.complete"})

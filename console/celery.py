@@ -1,0 +1,33 @@
+"""The Celery application and its sweeps.
+
+Every task is also run by a sweep, so a lost message costs seconds, never a run. Queues: `place` (one solo
+process, so that the snapshot's cache has one home), `react` (barriers, stops) and `bulk`.
+"""
+
+import os
+from typing import Any
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+app = Celery("astraeus")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+app.conf.task_routes = {"runs.tasks.cluster_place": {"queue": "place"}}
+
+
+def sweep(task: str, seconds: float) -> dict[str, Any]:
+    """A periodic run of a task; one that waited a whole period in the queue is dropped, the next is due."""
+    return {"task": task, "schedule": seconds, "options": {"expires": seconds}}
+
+
+app.conf.beat_schedule = {
+    "attempts": sweep("runs.tasks.attempts_sweep", 2),
+    "clusters": sweep("runs.tasks.clusters_sweep", 2),
+    "wake": sweep("machines.tasks.machines_wake_lagging", 2),
+    "unreachable": sweep("machines.tasks.machines_sweep_silent", 5),
+    "lost": sweep("runs.tasks.assignments_sweep_lost", 5),
+    "deleted": sweep("runs.tasks.runs_sweep_deleted", 5),
+}

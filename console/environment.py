@@ -1,0 +1,36 @@
+"""Settings come from the environment only. A wrong value stops the start with a sentence that names it."""
+
+import os
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+def text(name: str, default: str | None = None) -> str:
+    """The variable's value, or the content of the file that `<name>_FILE` names (for secrets)."""
+    if file := os.environ.get(f"{name}_FILE"):
+        return Path(file).read_text(encoding="utf-8").strip()
+    value = os.environ.get(name, default)
+    if value is None:
+        raise ImproperlyConfigured(f"{name} is not set. See docs/settings.md for every setting.")
+    return value
+
+
+def flag(name: str, *, default: bool) -> bool:
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    if value not in {"0", "1"}:
+        raise ImproperlyConfigured(f"{name} is {value!r}; it must be 0 or 1.")
+    return value == "1"
+
+
+def number(name: str, default: int, *, low: int, high: int) -> int:
+    value = os.environ.get(name, str(default))
+    if not value.isascii() or not value.isdigit() or not low <= int(value) <= high:
+        raise ImproperlyConfigured(f"{name} is {value!r}; it must be a number from {low} to {high}.")
+    return int(value)
+
+
+def names(name: str, default: str = "") -> list[str]:
+    return [part.strip() for part in os.environ.get(name, default).split(",") if part.strip()]

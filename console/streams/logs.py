@@ -1,0 +1,197 @@
+"""`GET …/workers/<worker>/logs`: text, streamed; with `follow=true` until the worker has ended."""
+
+import asyncio
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from console.streams import http
+from console.streams.database import in_thread
+from console.streams.hub import hub
+from console.streams.who import reader_workspace
+from runs.logs import Piece, log_complete, log_pieces, log_since_offset, log_tail_offset
+from runs.models import Assignment, Worker
+from runs.states import RUN_ENDED, WORKER_ENDED, AttemptState
+from wire.quantities import parse_duration
+
+PATH = re.compile(r"^/api/v1/o/([-\w]+)/w/([-\w]+)/workers/([^/]+)/logs$")
+PARAMETERS = ("tail", "since", "follow", "attempt", "offset")
+LOOK_AGAIN_SECONDS = 5
+"""How long a follower trusts the wake-ups before it looks by itself."""
+MOST_LINES = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of which log."""
+
+    worker_id: int
+    attempt: int | None
+    tail: int | None
+    since: datetime | None
+    offset: int | None
+    follow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The assignment whose log is read, and where to begin."""
+
+    assignment_id: str
+    attempt: int
+    start: int
+
+
+async def app(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
+    try:
+        asked = await in_thread(_asked, scope)
+        await _respond(asked, receive, send)
+    except http.HttpError as error:
+        await http.answer_error(send, error)
+
+
+async def _respond(asked: Asked, receive: http.Receive, send: http.Send) -> None:
+    left = asyncio.ensure_future(http.gone(receive))
+    streaming = asyncio.ensure_future(_stream(asked, send))
+    try:
+        await asyncio.wait({left, streaming}, return_when=asyncio.FIRST_COMPLETED)
+        if streaming.done():
+            streaming.result()
+    finally:
+        for task in (left, streaming):
+            task.cancel()
+
+
+async def _stream(asked: Asked, send: http.Send) -> None:
+    source = await _source(asked)
+    if source is None:
+        await http.answer(send, 200, b"", "text/plain; charset=utf-8", x_log_offset="0")
+        return
+    await http.begin(
+        send,
+        200,
+        "text/plain; charset=utf-8",
+        x_log_offset=str(source.start),
+        x_log_attempt=str(source.attempt),
+        x_accel_buffering="no",
+        x_content_type_options="nosniff",
+    )
+    await _send_from(source, asked, send)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _source(asked: Asked) -> Source | None:
+    """The log asked for; with `follow` it is waited for until the worker has one or its run is over."""
+    while True:
+        source, over = await in_thread(_find, asked)
+        if source is not None or over or not asked.follow:
+            return source
+        await asyncio.sleep(1)
+
+
+async def _send_from(source: Source, asked: Asked, send: http.Send) -> None:
+    position = source.start
+    with hub.listen(f"log:{source.assignment_id}") as event:
+        while True:
+            over = await in_thread(_over, source.assignment_id)
+            pieces = await in_thread(_read, source.assignment_id, position)
+            for piece in pieces:
+                position = piece.next_offset
+                await send({"type": "http.response.body", "body": piece.data, "more_body": True})
+            if pieces:
+                continue
+            if over or not asked.follow:
+                return
+            await http.wait(event, LOOK_AGAIN_SECONDS)
+
+
+def _asked(scope: http.Scope) -> Asked:
+    match = PATH.match(scope["path"])
+    assert match is not None  # noqa: S101 - the router matched it
+    organization, workspace_slug, name = match.groups()
+    if scope["method"] not in {"GET", "HEAD"}:
+        raise http.HttpError(405, "Wrong method", "Logs are read with GET.", allow="GET")
+    workspace = reader_workspace(scope, organization, workspace_slug)
+    params = http.query(scope, PARAMETERS)
+    worker = Worker.objects.filter(run__workspace=workspace, name=name).first()
+    if worker is None:
+        raise http.HttpError(404, "No such worker", f"There is no worker `{name[:63]}` in {workspace.slug}.")
+    return Asked(
+        worker_id=worker.id,
+        attempt=_number(params, "attempt", low=1),
+        tail=_number(params, "tail", low=0),
+        since=_since(params.get("since")),
+        offset=_number(params, "offset", low=0),
+        follow=_flag(params, "follow"),
+    )
+
+
+def _number(params: dict[str, str], name: str, *, low: int) -> int | None:
+    value = params.get(name)
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) >= low):  # noqa: PLR2004 - 63 bits
+        raise http.HttpError(400, "Bad parameter", f"`{name}` must be a whole number, at least {low}.")
+    return int(value)
+
+
+def _flag(params: dict[str, str], name: str) -> bool:
+    value = params.get(name, "false")
+    if value not in {"true", "false"}:
+        raise http.HttpError(400, "Bad parameter", f"`{name}` must be true or false.")
+    return value == "true"
+
+
+def _since(value: str | None) -> datetime | None:
+    """A time (RFC 3339) or a duration before now (`10m`)."""
+    if value is None:
+        return None
+    try:
+        return datetime.now(UTC) - timedelta(seconds=parse_duration(value))
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise http.HttpError(
+            400,
+            "Bad parameter",
+            "`since` must be a duration such as 10m, or a time with its zone such as 2026-01-31T12:00:00Z.",
+        )
+    return found
+
+
+def _find(asked: Asked) -> tuple[Source | None, bool]:
+    """The source, and whether the worker's run is over (then none will come)."""
+    assignments = Assignment.objects.filter(worker_id=asked.worker_id).select_related("attempt__run")
+    if asked.attempt is not None:
+        assignments = assignments.filter(attempt__number=asked.attempt)
+    assignment = assignments.order_by("-attempt__number").first()
+    if assignment is None:
+        run = Worker.objects.select_related("run").get(id=asked.worker_id).run
+        over = run.state in RUN_ENDED or (asked.attempt is not None and asked.attempt <= run.attempt_no)
+        return None, over
+    return Source(str(assignment.id), assignment.attempt.number, _start(assignment, asked)), False
+
+
+def _start(assignment: Assignment, asked: Asked) -> int:
+    if asked.offset is not None:
+        return asked.offset
+    if asked.tail is not None:
+        return log_tail_offset(assignment, min(asked.tail, MOST_LINES))
+    return log_since_offset(assignment, asked.since) if asked.since else 0
+
+
+def _read(assignment_id: str, position: int) -> list[Piece]:
+    return list(log_pieces(assignment_id, position))
+
+
+def _over(assignment_id: str) -> bool:
+    """Whether nothing more will come: asked before reading, so that nothing is missed in between."""
+    assignment = Assignment.objects.select_related("attempt").filter(id=assignment_id).first()
+    if assignment is None or log_complete(assignment):
+        return True
+    ended = assignment.state in WORKER_ENDED and assignment.attempt.state == AttemptState.ENDED
+    return ended and assignment.log_final is None

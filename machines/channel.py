@@ -1,0 +1,109 @@
+"""The database side of the agents' channel: who an agent is, whether its message counts, what it has applied."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from common.secrets import secret_digest
+from machines.inventory import inventory_store
+from machines.models import Machine, MachineCredential
+from machines.signals import cluster_changed
+from machines.states import LOST_AFTER_SECONDS
+from wire.agent_messages import SyncRequest
+
+TWO_AGENTS_HOLD = timedelta(seconds=60)
+"""How long a machine gets no starts after two living agents were seen on its credential."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What became of a sync request."""
+
+    revision: int
+    stored_digest: str
+    fresh: bool
+    """False: an older request that arrived late; nothing of it was taken over."""
+    quarantined: bool
+
+
+def credential_machine(value: str) -> int | None:
+    """The machine whose (unrevoked) credential this is."""
+    return (
+        MachineCredential.objects.filter(digest=secret_digest(value), revoked_at=None)
+        .values_list("machine_id", flat=True)
+        .first()
+    )
+
+
+@transaction.atomic
+def sync_receive(machine_id: int, request: SyncRequest) -> Received:
+    """Takes over the machine's part of a sync request.
+
+    The assignments' part must have been taken over before: only then may the digest be stored, or a crash in
+    between would lose a report for good.
+    """
+    machine = Machine.objects.select_for_update().get(id=machine_id)
+    late = request.instance == machine.instance and request.sequence <= machine.sequence
+    replaced = request.instance == machine.previous_instance
+    if late or replaced:
+        if replaced:
+            Machine.objects.filter(id=machine_id).update(two_agents_at=timezone.now())
+        return Received(machine.desired_revision, machine.observed_digest, False, False)
+    _instance_store(machine, request)
+    quarantined = _applied_store(machine, request)
+    if request.observed is not None and request.digest != machine.observed_digest:
+        inventory_store(machine=machine, observed=request.observed)
+        Machine.objects.filter(id=machine_id).update(observed_digest=request.digest)
+        machine.observed_digest = request.digest
+    return Received(machine.desired_revision, machine.observed_digest, True, quarantined)
+
+
+def _instance_store(machine: Machine, request: SyncRequest) -> None:
+    values = {
+        "instance": request.instance,
+        "sequence": request.sequence,
+        "boot_id": request.boot_id,
+        "agent_version": request.agent_version,
+        "address": request.address,
+        "runtime": request.runtime,
+        "simulated": request.simulated,
+    }
+    if request.instance != machine.instance:
+        values["previous_instance"] = machine.instance
+    Machine.objects.filter(id=machine.id).update(**values)
+    if machine.last_seen_at is None or machine.unreachable_at is not None:
+        machine_back(machine)
+
+
+def _applied_store(machine: Machine, request: SyncRequest) -> bool:
+    """Notes the applied revision. True when the agent is ahead of the database: then it is quarantined."""
+    if request.applied_revision > machine.desired_revision:
+        Machine.objects.filter(id=machine.id, quarantined_at=None).update(
+            quarantined_at=timezone.now(), version=F("version") + 1
+        )
+        return True
+    if request.applied_revision != machine.applied_revision:
+        Machine.objects.filter(id=machine.id).update(applied_revision=request.applied_revision)
+    return machine.quarantined_at is not None
+
+
+def machine_back(machine: Machine) -> None:
+    """It was heard again (or for the first time)."""
+    Machine.objects.filter(id=machine.id).update(
+        unreachable_at=None, last_seen_at=timezone.now(), version=F("version") + 1
+    )
+    cluster_changed.send(sender=Machine, cluster_id=machine.cluster_id)
+
+
+def starts_withheld(machine: Machine) -> bool:
+    """Whether two agents fight over this machine: then nothing is started on it."""
+    return machine.two_agents_at is not None and timezone.now() - machine.two_agents_at < TWO_AGENTS_HOLD
+
+
+def lost_since(machine: Machine) -> bool:
+    """Whether it has been unreachable for so long that its workers are lost."""
+    silent = machine.unreachable_at
+    return silent is not None and timezone.now() - silent >= timedelta(seconds=LOST_AFTER_SECONDS)

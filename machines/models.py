@@ -1,0 +1,223 @@
+"""Clusters, pools and machines: what there is to place runs on."""
+
+from django.db import models
+from django.db.models import Q
+
+from machines.states import Health, LinkLayer, MachineState, Runtime
+from tenancy.models import Organization, Workspace
+
+
+class Cluster(models.Model):
+    """The unit of placement: one pass at a time, numbered."""
+
+    organization = models.ForeignKey(Organization, models.PROTECT, related_name="clusters")
+    slug = models.SlugField(max_length=40)
+    name = models.CharField(max_length=100)
+    pass_no = models.BigIntegerField(default=0)
+    passed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint("organization", "slug", name="cluster_slug_unique"),)
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Pool(models.Model):
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="pools")
+    slug = models.SlugField(max_length=40)
+    name = models.CharField(max_length=100)
+
+    class Meta:
+        constraints = (models.UniqueConstraint("cluster", "slug", name="pool_slug_unique"),)
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class WorkspacePool(models.Model):
+    """A workspace may use a pool: up to a cap, with a share that is guaranteed to it."""
+
+    workspace = models.ForeignKey(Workspace, models.CASCADE, related_name="pool_access")
+    pool = models.ForeignKey(Pool, models.CASCADE, related_name="workspace_access")
+    gpu_cap = models.PositiveIntegerField(null=True)
+    """None: no cap."""
+    guaranteed_gpus = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = (models.UniqueConstraint("workspace", "pool", name="one_access_per_pool"),)
+
+    def __str__(self) -> str:
+        return f"{self.workspace} on {self.pool}"
+
+
+class Fabric(models.Model):
+    """Ports that share a subnet manager. `key` is what was found; `name` is what people call it."""
+
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="fabrics")
+    key = models.CharField(max_length=80)
+    name = models.CharField(max_length=63)
+    guessed = models.BooleanField(default=False)
+    storage = models.BooleanField(default=False)
+    """Set by an administrator: out of placement."""
+
+    class Meta:
+        constraints = (models.UniqueConstraint("cluster", "key", name="fabric_key_unique"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Machine(models.Model):
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="machines")
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="machines")
+    name = models.CharField(max_length=63)
+    version = models.BigIntegerField(default=0)
+    """Rises with every change that placement can see; an apply that read an older one does nothing."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    # What the agent says of itself.
+    address = models.CharField(max_length=64, blank=True)
+    runtime = models.CharField(max_length=12, choices=Runtime.choices)
+    agent_version = models.CharField(max_length=40, blank=True)
+    simulated = models.BooleanField(default=False)
+    boot_id = models.CharField(max_length=64, blank=True)
+    kernel = models.CharField(max_length=120, blank=True)
+    cpu_cores = models.PositiveIntegerField(default=0)
+    memory_bytes = models.BigIntegerField(default=0)
+    limits = models.JSONField(default=list)
+    """What the runtime can't enforce here, a sentence each."""
+    busy_ports = models.JSONField(default=list)
+
+    # The channel.
+    instance = models.CharField(max_length=64, blank=True)
+    previous_instance = models.CharField(max_length=64, blank=True)
+    sequence = models.BigIntegerField(default=-1)
+    observed_digest = models.CharField(max_length=64, blank=True)
+    desired_revision = models.BigIntegerField(default=1)
+    applied_revision = models.BigIntegerField(default=0)
+    two_agents_at = models.DateTimeField(null=True)
+    """When two living agents were last seen on this machine's credential: it gets no starts for a while."""
+
+    # What people and the sweeps said.
+    last_seen_at = models.DateTimeField(null=True)
+    unreachable_at = models.DateTimeField(null=True)
+    quarantined_at = models.DateTimeField(null=True)
+    cordoned_at = models.DateTimeField(null=True)
+    cordoned_by = models.CharField(max_length=200, blank=True)
+    cordon_reason = models.CharField(max_length=200, blank=True)
+    draining_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (models.UniqueConstraint("cluster", "name", name="machine_name_unique"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def state(self) -> MachineState:
+        if self.quarantined_at:
+            return MachineState.QUARANTINED
+        if self.unreachable_at or self.last_seen_at is None:
+            return MachineState.UNREACHABLE
+        if self.draining_at:
+            return MachineState.DRAINING
+        return MachineState.CORDONED if self.cordoned_at else MachineState.READY
+
+
+class Gpu(models.Model):
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="gpus")
+    uuid = models.CharField(max_length=96)
+    index = models.PositiveSmallIntegerField()
+    product = models.CharField(max_length=128)
+    model = models.CharField(max_length=60)
+    """Short name: "H100" for "NVIDIA H100 80GB HBM3"."""
+    memory_bytes = models.BigIntegerField()
+    numa_node = models.SmallIntegerField(null=True)
+    nvlink_domain = models.CharField(max_length=80, blank=True)
+    health = models.CharField(max_length=8, choices=Health.choices, default=Health.HEALTHY)
+    evidence = models.CharField(max_length=300, blank=True)
+    present = models.BooleanField(default=True)
+    """False: the agent no longer finds it. Its row stays while something holds it."""
+
+    class Meta:
+        ordering = ("machine_id", "index")
+        constraints = (
+            models.UniqueConstraint("machine", "uuid", name="gpu_uuid_unique"),
+            models.CheckConstraint(condition=Q(health__in=Health.values), name="gpu_health_known"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.machine.name} GPU {self.index}"
+
+
+class RdmaPort(models.Model):
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="rdma_ports")
+    device = models.CharField(max_length=64)
+    port = models.PositiveSmallIntegerField()
+    link_layer = models.CharField(max_length=10, choices=LinkLayer.choices)
+    state = models.CharField(max_length=32)
+    rate_gbps = models.FloatField()
+    fabric = models.ForeignKey(Fabric, models.PROTECT, null=True, related_name="ports")
+    netdev = models.CharField(max_length=32, blank=True)
+
+    class Meta:
+        ordering = ("machine_id", "device", "port")
+        constraints = (
+            models.UniqueConstraint("machine", "device", "port", name="rdma_port_unique"),
+            models.CheckConstraint(condition=Q(link_layer__in=LinkLayer.values), name="link_layer_known"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.device}:{self.port}"
+
+    @property
+    def up(self) -> bool:
+        return self.state == "ACTIVE"
+
+
+class MachineLabel(models.Model):
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="labels")
+    key = models.CharField(max_length=253)
+    value = models.CharField(max_length=63, blank=True)
+    found = models.BooleanField(default=False)
+    """Reported by the (simulated) machine itself; a label set by a person wins and stays."""
+    set_by = models.CharField(max_length=200, blank=True)
+    set_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ("key",)
+        constraints = (models.UniqueConstraint("machine", "key", "found", name="machine_label_unique"),)
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}"
+
+
+class MachineCredential(models.Model):
+    """What an agent signs in with. Good for its own machine only; only its SHA-256 is kept."""
+
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="credentials")
+    prefix = models.CharField(max_length=12)
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.machine} {self.prefix}…"
+
+
+class JoinToken(models.Model):
+    """Good for one machine and one hour."""
+
+    pool = models.ForeignKey(Pool, models.CASCADE, related_name="join_tokens")
+    prefix = models.CharField(max_length=12)
+    digest = models.CharField(max_length=64, unique=True)
+    created_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+    machine = models.ForeignKey(Machine, models.SET_NULL, null=True, related_name="+")
+
+    def __str__(self) -> str:
+        return f"{self.pool} {self.prefix}…"

@@ -1,0 +1,185 @@
+"""Writes of machines: joining, labels, cordon, and the desired revision that wakes an agent."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from common.errors import Conflict, FieldError, Forbidden, Invalid
+from common.nudge import attempt, client, publish
+from common.secrets import NewSecret, secret_digest, secret_make
+from machines.models import JoinToken, Machine, MachineCredential, MachineLabel, Pool
+from machines.signals import cluster_changed
+from tenancy.access import Actor
+from tenancy.services import audit_record
+from wire.names import BadName, check_label_key, check_label_value, check_machine_name
+
+JOIN_TOKEN_LIFE = timedelta(hours=1)
+WAKE_CHANNEL = "astraeus:wake"
+"""Messages are machine ids: their desired state has moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    machine: Machine
+    credential: NewSecret
+
+
+def join_token_create(*, pool: Pool, by: str) -> NewSecret:
+    secret = secret_make("asj")
+    JoinToken.objects.create(
+        pool=pool,
+        prefix=secret.prefix,
+        digest=secret.digest,
+        created_by=by,
+        expires_at=timezone.now() + JOIN_TOKEN_LIFE,
+    )
+    return secret
+
+
+@transaction.atomic
+def machine_join(*, token: str, name: str, runtime: str, agent_version: str) -> Joined:
+    """Exchanges a join token for a machine and its credential.
+
+    Raises Forbidden for a token that is unknown, used or expired, Conflict for a name that is taken.
+    """
+    _checked("name", check_machine_name, name)
+    joining = (
+        JoinToken.objects.select_for_update(of=("self",))
+        .select_related("pool__cluster")
+        .filter(digest=secret_digest(token))
+        .first()
+    )
+    _require_usable(joining)
+    assert joining is not None  # noqa: S101 - for mypy: just required
+    cluster = joining.pool.cluster
+    if Machine.objects.filter(cluster=cluster, name=name).exists():
+        raise Conflict(
+            "name_taken",
+            f"{cluster.slug} has a machine named {name}. Join with another --name, or remove it first.",
+        )
+    machine = Machine.objects.create(
+        cluster=cluster, pool=joining.pool, name=name, runtime=runtime, agent_version=agent_version
+    )
+    JoinToken.objects.filter(id=joining.id).update(used_at=timezone.now(), machine=machine)
+    return Joined(machine, credential_create(machine=machine))
+
+
+def _require_usable(joining: JoinToken | None) -> None:
+    if joining is None:
+        raise Forbidden("This join token is not valid. Take a new one from Machines → Add a machine.")
+    if joining.used_at:
+        raise Forbidden("This join token has been used. Each machine needs one of its own.")
+    if joining.expires_at <= timezone.now():
+        raise Forbidden("This join token has expired. Take a new one from Machines → Add a machine.")
+
+
+def credential_create(*, machine: Machine) -> NewSecret:
+    secret = secret_make("asm")
+    MachineCredential.objects.create(machine=machine, prefix=secret.prefix, digest=secret.digest)
+    return secret
+
+
+def machines_lock(machine_ids: Iterable[int]) -> dict[int, Machine]:
+    """The machines by id, locked in id order until the transaction ends."""
+    locked = Machine.objects.select_for_update().filter(id__in=set(machine_ids)).order_by("id")
+    return {machine.id: machine for machine in locked}
+
+
+def machines_revise(machine_ids: Iterable[int], *, placement_changed: bool) -> None:
+    """Raises the desired revision of machines and wakes their agents on commit.
+
+    `placement_changed`: what placement sees is different too (something was taken or released).
+    """
+    ids = sorted(machines_lock(machine_ids))
+    if not ids:
+        return
+    changes = {"desired_revision": F("desired_revision") + 1}
+    if placement_changed:
+        changes["version"] = F("version") + 1
+    Machine.objects.filter(id__in=ids).update(**changes)
+    transaction.on_commit(lambda: machines_wake(ids))
+
+
+def machines_wake(ids: Iterable[int]) -> None:
+    publish(WAKE_CHANNEL, ",".join(str(each) for each in ids))
+
+
+def machines_wake_lagging() -> None:
+    """Wakes every machine whose agent has not applied its newest desired state: a lost message costs seconds."""
+    lagging = Machine.objects.filter(desired_revision__gt=F("applied_revision"), unreachable_at=None)
+    ids = list(lagging.values_list("id", flat=True))
+    if ids:
+        machines_wake(ids)
+
+
+@transaction.atomic
+def machine_label_set(*, machine: Machine, key: str, value: str, actor: Actor) -> None:
+    """Sets a label; it wins over one that was found. Raises Invalid for bad syntax."""
+    _checked("key", check_label_key, key)
+    _checked("value", check_label_value, value)
+    before = MachineLabel.objects.filter(machine=machine, key=key, found=False).first()
+    MachineLabel.objects.update_or_create(
+        machine=machine, key=key, found=False, defaults={"value": value, "set_by": actor.name}
+    )
+    _changed(machine, actor, "label", {key: before.value if before else None}, {key: value})
+
+
+@transaction.atomic
+def machine_label_unset(*, machine: Machine, key: str, actor: Actor) -> None:
+    """Takes back what a person set: what was found counts again."""
+    before = MachineLabel.objects.filter(machine=machine, key=key, found=False).first()
+    if before is None:
+        return
+    before.delete()
+    _changed(machine, actor, "label", {key: before.value}, {key: None})
+
+
+@transaction.atomic
+def machine_cordon(*, machine: Machine, actor: Actor, reason: str = "") -> None:
+    """Takes it out of placement; what runs there goes on."""
+    Machine.objects.filter(id=machine.id, cordoned_at=None).update(
+        cordoned_at=timezone.now(), cordoned_by=actor.name, cordon_reason=reason[:200]
+    )
+    _changed(machine, actor, "cordon", None, {"reason": reason})
+
+
+@transaction.atomic
+def machine_uncordon(*, machine: Machine, actor: Actor) -> None:
+    Machine.objects.filter(id=machine.id).update(
+        cordoned_at=None, cordoned_by="", cordon_reason="", draining_at=None
+    )
+    _changed(machine, actor, "uncordon", None, None)
+
+
+def _checked(path: str, check: Callable[[str], str], value: str) -> None:
+    try:
+        check(value)
+    except BadName as error:
+        message = str(error)
+        raise Invalid("name", message, errors=(FieldError(path, "name", message),)) from error
+
+
+def _changed(machine: Machine, actor: Actor, action: str, before: object, after: object) -> None:
+    Machine.objects.filter(id=machine.id).update(version=F("version") + 1)
+    audit_record(
+        actor=actor,
+        organization=machine.cluster.organization,
+        action=f"machine.{action}",
+        target=machine.name,
+        before=before,
+        after=after,
+    )
+    cluster_changed.send(sender=Machine, cluster_id=machine.cluster_id)
+
+
+def machine_seen(machine_id: int, at: float) -> None:
+    """Notes in Redis that an agent was heard, at this second of the console's clock."""
+    attempt(client().set, seen_key(machine_id), f"{at:.3f}", ex=3600)
+
+
+def seen_key(machine_id: int) -> str:
+    return f"astraeus:seen:{machine_id}"

@@ -1,0 +1,39 @@
+"""States of machines, GPUs and ports: their sets, words, tones and icons. Code tests membership in the sets."""
+
+from django.db import models
+
+
+class MachineState(models.TextChoices):
+    """Derived from what was said and seen (`Machine.state`), in this order of precedence."""
+
+    QUARANTINED = "quarantined", "Quarantined"
+    UNREACHABLE = "unreachable", "Unreachable"
+    DRAINING = "draining", "Draining"
+    CORDONED = "cordoned", "Cordoned"
+    READY = "ready", "Ready"
+
+
+class Health(models.TextChoices):
+    HEALTHY = "healthy", "Healthy"
+    SUSPECT = "suspect", "Suspect"
+    FAULTY = "faulty", "Faulty"
+
+
+class LinkLayer(models.TextChoices):
+    INFINIBAND = "InfiniBand", "InfiniBand"
+    ETHERNET = "Ethernet", "RoCE"
+
+
+class Runtime(models.TextChoices):
+    DOCKER = "docker", "docker"
+    BUBBLEWRAP = "bubblewrap", "bubblewrap"
+
+
+UNREACHABLE_AFTER_SECONDS = 45
+LOST_AFTER_SECONDS = 90
+"""After becoming unreachable: then its workers are Lost."""
+
+FABRIC_LABEL = "topology.astraeus.io/fabric"
+RACK_LABEL = "topology.astraeus.io/rack"
+NVLINK_DOMAIN_LABEL = "topology.astraeus.io/nvlink-domain"
+TOPOLOGY_LABELS = (FABRIC_LABEL, RACK_LABEL, NVLINK_DOMAIN_LABEL)

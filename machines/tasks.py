@@ -1,0 +1,15 @@
+"""Celery tasks of machines: one line each, idempotent."""
+
+from celery import shared_task
+
+from machines import services, silence
+
+
+@shared_task
+def machines_sweep_silent() -> None:
+    silence.machines_sweep_silent()
+
+
+@shared_task
+def machines_wake_lagging() -> None:
+    services.machines_wake_lagging()

@@ -1,0 +1,63 @@
+"""Moves of runs and workers: a guarded UPDATE and its line in the history, always together."""
+
+from datetime import datetime
+from typing import Any
+
+from common.clock import database_now
+from common.nudge import publish_on_commit
+from runs.models import Assignment, Run, RunEvent, Worker, WorkerEvent
+from runs.states import RunState, WorkerState
+
+LIVE_CHANNEL = "astraeus:live"
+"""Messages `run:<id>`, `workspace:<id>` and `log:<assignment>`: pages and followers read again."""
+
+Reason = dict[str, Any]
+
+
+def run_move(
+    run: Run, state: RunState, reason: Reason, *, was: RunState, history: Reason | None = None, **fields: Any
+) -> bool:
+    """Moves the run from `was` to `state`; False (and nothing written) when it is no longer in `was`.
+
+    `history`: what the history says of the move, where that is not the reason shown from now on.
+    """
+    changed = Run.objects.filter(id=run.id, state=was).update(state=state, reason=reason, **fields)
+    if not changed:
+        return False
+    run.state, run.reason = state, reason
+    for name, value in fields.items():
+        setattr(run, name, value)
+    if state != was or reason.get("code") in {"queued", "restarted"}:
+        run_note(run, history or reason)
+    run_announce(run)
+    return True
+
+
+def run_note(run: Run, reason: Reason, at: datetime | None = None) -> None:
+    """A line in the run's history."""
+    RunEvent.objects.create(
+        run_id=run.id, at=at or database_now(), attempt_no=run.attempt_no, state=run.state, reason=reason
+    )
+
+
+def run_announce(run: Run) -> None:
+    """Pages that show the run, or its workspace's runs, read again."""
+    publish_on_commit(LIVE_CHANNEL, f"run:{run.id},workspace:{run.workspace_id}")
+
+
+def worker_move(
+    worker: Worker, state: WorkerState, reason: Reason, *, attempt_no: int, assignment: Assignment | None
+) -> None:
+    """Sets the worker's state and adds a line to its history when the state is new."""
+    moved = worker.state != state
+    Worker.objects.filter(id=worker.id).update(state=state, reason=reason)
+    worker.state, worker.reason = state, reason
+    if moved:
+        WorkerEvent.objects.create(
+            worker=worker,
+            assignment=assignment,
+            at=database_now(),
+            attempt_no=attempt_no,
+            state=state,
+            reason=reason,
+        )

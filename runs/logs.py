@@ -1,0 +1,150 @@
+"""Logs: stored as the agents send them, by absolute offset, once.
+
+Of each worker the first 64 and the last 192 MiB are kept; the gap in between is told when it is read.
+"""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.db import transaction
+from django.db.models import F
+
+from common.nudge import publish_on_commit
+from runs.events import LIVE_CHANNEL
+from runs.models import Assignment, LogChunk
+from wire.agent_messages import LogChunkHeader, LogsAnswer, LogsHeader
+from wire.quantities import format_size
+
+MIB = 1024 * 1024
+HEAD_BYTES = 64 * MIB
+TAIL_BYTES = 192 * MIB
+
+
+@transaction.atomic
+def logs_store(*, machine_id: int, header: LogsHeader, body: memoryview) -> LogsAnswer:
+    """Stores the chunks that continue what is there and answers the next offsets expected.
+
+    A chunk that overlaps is cut, one that leaves a gap is not taken: the agent goes on from the answer.
+    Raises ValueError when the header's sizes don't add up to the body.
+    """
+    if sum(chunk.size for chunk in header.chunks) != len(body):
+        raise ValueError("The chunks' sizes don't add up to the body's length.")
+    ids = {chunk.assignment for chunk in header.chunks}
+    known = {
+        str(each.id): each for each in Assignment.objects.filter(machine_id=machine_id, id__in=_uuids(ids))
+    }
+    position, rows = 0, []
+    for chunk in header.chunks:
+        data = body[position : position + chunk.size]
+        position += chunk.size
+        if chunk.assignment in known and (row := _row(known[chunk.assignment], chunk, data)):
+            rows.append(row)
+    LogChunk.objects.bulk_create(rows)
+    for assignment_id in {str(row.assignment_id) for row in rows}:
+        _trim(known[assignment_id])
+        publish_on_commit(LIVE_CHANNEL, f"log:{assignment_id}")
+    return LogsAnswer(
+        next={key: each.log_size for key, each in known.items()}, unknown=tuple(sorted(ids - set(known)))
+    )
+
+
+def _uuids(values: set[str]) -> list[str]:
+    found = []
+    for value in values:
+        try:
+            found.append(str(uuid.UUID(value)))
+        except ValueError:
+            continue
+    return found
+
+
+def _row(assignment: Assignment, chunk: LogChunkHeader, data: memoryview) -> LogChunk | None:
+    skip = assignment.log_size - chunk.offset
+    if not 0 <= skip < chunk.size:
+        return None
+    size = chunk.size - skip
+    claimed = Assignment.objects.filter(id=assignment.id, log_size=assignment.log_size).update(
+        log_size=F("log_size") + size
+    )
+    if not claimed:  # the same chunk came on another connection a moment ago
+        assignment.refresh_from_db(fields=["log_size"])
+        return None
+    offset = assignment.log_size
+    assignment.log_size += size
+    return LogChunk(
+        assignment=assignment,
+        offset=offset,
+        size=size,
+        at=datetime.fromtimestamp(chunk.at, UTC),
+        data=bytes(data[skip:]),
+    )
+
+
+def _trim(assignment: Assignment) -> None:
+    end = assignment.log_size - TAIL_BYTES
+    if end > HEAD_BYTES:
+        LogChunk.objects.filter(assignment=assignment, offset__gte=HEAD_BYTES, offset__lt=end).filter(
+            offset__lte=end - F("size")
+        ).delete()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of bytes of a log, and the offset that follows it."""
+
+    data: bytes
+    next_offset: int
+
+
+def log_pieces(assignment_id: uuid.UUID | str, start: int, *, limit: int = 4 * MIB) -> Iterator[Piece]:
+    """The log from `start` on, at most about `limit` bytes; a gap is told in a line of its own."""
+    chunks = LogChunk.objects.filter(assignment_id=assignment_id, offset__gt=start - F("size")).order_by(
+        "offset"
+    )
+    position, sent = start, 0
+    for chunk in chunks.iterator(chunk_size=16):
+        if chunk.offset > position > 0:
+            left_out = format_size(chunk.offset - position)
+            note = (
+                f"\n[{left_out} left out here: the log passed its limit. Its beginning and end are kept.]\n"
+            )
+            yield Piece(note.encode(), chunk.offset)
+        data = bytes(chunk.data)[max(0, position - chunk.offset) :]
+        position = chunk.offset + chunk.size
+        sent += len(data)
+        yield Piece(data, position)
+        if sent >= limit:
+            return
+
+
+def log_tail_offset(assignment: Assignment, lines: int) -> int:
+    """Where the last `lines` lines begin."""
+    if lines <= 0:
+        return assignment.log_size
+    found = 0
+    chunks = LogChunk.objects.filter(assignment=assignment).order_by("-offset")
+    first = 0
+    for chunk in chunks.iterator(chunk_size=4):
+        data = bytes(chunk.data)
+        first = chunk.offset
+        position = len(data)
+        if chunk.offset + chunk.size == assignment.log_size and data.endswith(b"\n"):
+            position -= 1
+        while (position := data.rfind(b"\n", 0, position)) >= 0:
+            found += 1
+            if found == lines:
+                return chunk.offset + position + 1
+    return first
+
+
+def log_since_offset(assignment: Assignment, since: datetime) -> int:
+    """Where what was written at `since` or later begins, to the precision of a chunk."""
+    first = LogChunk.objects.filter(assignment=assignment, at__gte=since).order_by("offset").first()
+    return first.offset if first else assignment.log_size
+
+
+def log_complete(assignment: Assignment) -> bool:
+    """Whether everything that the worker wrote is stored."""
+    return assignment.log_final is not None and assignment.log_size >= assignment.log_final

@@ -1,0 +1,148 @@
+"""Every reason a run or worker shows: a code with its numbers in the database, one sentence here.
+
+A reason is a dict {"code": …, **numbers}. Only this module turns one into words. What a pass found about a waiting
+run is worded by placement/words.py from the run's explanation (runs/presentation.py).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from placement import words
+from wire.quantities import format_duration, format_size
+
+Reason = Mapping[str, Any]
+
+SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    15: "SIGTERM",
+}
+MEANINGS = {
+    126: "command could not be executed",
+    127: "command not found",
+    134: "aborted",
+    137: "killed",
+    139: "segmentation fault",
+    143: "stopped",
+}
+
+
+def _workers(number: int) -> str:
+    return "1 worker" if number == 1 else f"{number} workers"
+
+
+def exit_words(exit_: Reason, *, memory_bytes: int = 0) -> str:
+    """What an exit means to a person: 137 is "killed (out of memory: limit 800 GiB)"."""
+    if exit_.get("kind") in {"not_prepared", "not_started", "lost", "cut_off"} and exit_.get("message"):
+        return str(exit_["message"])
+    code, signal = exit_.get("code"), exit_.get("signal")
+    if exit_.get("out_of_memory"):
+        return f"killed (out of memory: limit {format_size(memory_bytes)})"
+    if signal is not None:
+        return MEANINGS.get(128 + signal, f"ended by {SIGNALS.get(signal, f'signal {signal}')}")
+    if code is None:
+        return "ended in an unknown way"
+    meaning = MEANINGS.get(code)
+    return f"code {code}: {meaning}" if meaning else f"code {code}"
+
+
+def _member(reason: Reason) -> str:
+    how = exit_words(reason.get("exit", {}), memory_bytes=reason.get("memory_bytes", 0))
+    return f"{reason['worker']} on {reason['machine']}: {how}"
+
+
+def _starting(reason: Reason) -> str:
+    if reason["workers"] == 1:
+        return "Starting: ready" if reason["ready"] else "Starting: preparing"
+    return f"Starting together: {reason['ready']} of {reason['workers']} ready"
+
+
+def _running(reason: Reason) -> str:
+    text = f"{reason['running']} of {reason['workers']} workers running"
+    return text + (f", {reason['succeeded']} succeeded" if reason.get("succeeded") else "")
+
+
+def _restarting(reason: Reason) -> str:
+    wait = format_duration(reason["backoff_seconds"])
+    failed, following = reason["attempt"], reason["attempt"] + 1
+    return f"Attempt {failed} failed ({_member(reason)}). Attempt {following} is queued in {wait}."
+
+
+def _failed(reason: Reason) -> str:
+    after = reason.get("restarts") or 0
+    count = f" after {after} restart{'s' if after > 1 else ''}" if after else ""
+    return f"Failed{count}: {_member(reason)}"
+
+
+def _back_to_queue(reason: Reason) -> str:
+    return f"Attempt {reason['attempt']} never ran; back in the queue. {word(reason['cause'])}"
+
+
+def _never_ran(reason: Reason) -> str:
+    return f"Failed: {reason['times']} attempts in a row never ran. {word(reason['cause'])}"
+
+
+def _stopped(reason: Reason) -> str:
+    return f"Stopped by {reason['by']}" if reason.get("by") else "Stopped"
+
+
+def _lost(reason: Reason) -> str:
+    return (
+        f"{reason['machine']} has not been heard from for {format_duration(reason['seconds'])}. "
+        "The worker may still run; if the machine comes back, it is stopped."
+    )
+
+
+def _placed(reason: Reason) -> str:
+    gpus = reason.get("gpus") or []
+    on = f" with {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}" if gpus else ""
+    return f"Placed on {reason['machine']}{on}: {words.verdict_words(reason['network'])}"
+
+
+SENTENCES: dict[str, Callable[[Reason], str]] = {
+    # A run, or a worker that waits.
+    "queued": lambda _: "Queued; the next pass is due within seconds",
+    "waiting": lambda _: "Waiting; the next pass explains it within seconds",
+    "set_aside": lambda _: (
+        "The last pass could not judge this run; administrators see why. Other runs are not affected."
+    ),
+    "starting": _starting,
+    "opening": lambda r: f"All {_workers(r['workers'])} ready: starting",
+    "running": _running,
+    "stopping": lambda r: f"Stopping: {r['ended']} of {r['workers']} workers ended",
+    "succeeded": lambda r: f"{r['workers']} of {r['workers']} workers succeeded",
+    "restarting": _restarting,
+    "failed": _failed,
+    "back_to_queue": _back_to_queue,
+    "never_ran": _never_ran,
+    "barrier_timeout": lambda _: "Gang barrier timed out waiting for all members",
+    "member_failed": _member,
+    "time_limit": lambda r: f"Time limit of {format_duration(r['seconds'])} reached",
+    "stopped": _stopped,
+    "restarted": lambda r: f"Restarted by {r['by']}",
+    # A worker.
+    "placed": _placed,
+    "preparing": lambda r: f"Preparing: {r['detail']}" if r.get("detail") else "Preparing",
+    "ready": lambda r: "Ready, waits for the others" if r.get("gang") else "Ready",
+    "worker_running": lambda r: f"Running on {r['machine']}",
+    "worker_stopping": lambda r: f"Stopping on {r['machine']}",
+    "exited": lambda r: (
+        f"Ended on {r['machine']}: {exit_words(r['exit'], memory_bytes=r.get('memory_bytes', 0))}"
+    ),
+    "worker_succeeded": lambda r: f"Succeeded on {r['machine']}",
+    "worker_stopped": lambda r: f"Stopped on {r['machine']}",
+    "lost": _lost,
+    "note": lambda r: str(r["text"]),
+}
+
+
+def word(reason: Reason) -> str:
+    """The sentence for a reason; empty when there is none."""
+    if not reason:
+        return ""
+    return SENTENCES[reason["code"]](reason)

@@ -1,0 +1,213 @@
+"""What agents report about their assignments. Reports only write their own rows; `gang/` alone decides.
+
+Everything here may come twice, late or out of order: states only rise, notes are numbered, and what was
+released stays released.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from common.clock import database_now
+from common.nudge import publish_on_commit, task_send_on_commit
+from machines.models import Machine
+from machines.services import machines_revise
+from machines.signals import cluster_changed
+from machines.states import LOST_AFTER_SECONDS
+from runs.events import LIVE_CHANNEL, run_announce, worker_move
+from runs.models import Allocation, Assignment, WorkerEvent
+from runs.states import WORKER_ENDED, AttemptState, Phase, WorkerState
+from wire.agent_messages import AssignmentReport, Exit, Note, Observed
+
+ORDER = (
+    WorkerState.PLACED,
+    WorkerState.PREPARING,
+    WorkerState.READY,
+    WorkerState.RUNNING,
+    WorkerState.STOPPING,
+)
+SIMPLE_REASONS = {
+    WorkerState.RUNNING: "worker_running",
+    WorkerState.STOPPING: "worker_stopping",
+    WorkerState.SUCCEEDED: "worker_succeeded",
+    WorkerState.STOPPED: "worker_stopped",
+}
+REPORTED = {
+    "preparing": WorkerState.PREPARING,
+    "ready": WorkerState.READY,
+    "running": WorkerState.RUNNING,
+    "stopping": WorkerState.STOPPING,
+}
+
+
+@transaction.atomic
+def reports_apply(*, machine_id: int, observed: Observed, applied_revision: int, skew: timedelta) -> None:
+    """Takes over the reports of one machine. `skew` is added to the agent's times."""
+    reported = {report.id: report for report in observed.assignments}
+    held = _held(machine_id)
+    for assignment in held:
+        report = reported.get(str(assignment.id))
+        if report is not None:
+            _report_apply(assignment, report, skew)
+        elif assignment.revision <= applied_revision and assignment.gone_at is None:
+            _unknown_to_agent(assignment)
+
+
+def _held(machine_id: int) -> list[Assignment]:
+    """Those of the machine that may still be there. Ended ones are settled: their reports change nothing."""
+    rows = Assignment.objects.held().filter(machine_id=machine_id)
+    return list(
+        rows.select_related("attempt__run", "worker", "machine")
+        .select_for_update(of=("self",))
+        .order_by("id")
+    )
+
+
+def _report_apply(assignment: Assignment, report: AssignmentReport, skew: timedelta) -> None:
+    _notes_store(assignment, report.notes, skew)
+    state = _state_of(assignment, report)
+    fields = _times(assignment, report, skew)
+    if report.detail != assignment.detail:
+        fields["detail"] = report.detail
+    if report.exit is not None and assignment.exit is None:
+        fields["exit"] = report.exit.model_dump(exclude_defaults=True, exclude={"kind"}) | {
+            "kind": report.exit.kind
+        }
+    if report.gone:
+        fields["log_final"] = report.log_size
+    moved = _rises(WorkerState(assignment.state), state)
+    if moved:
+        fields["state"] = state
+    if fields:
+        _save(assignment, **fields)
+        _worker_follow(assignment)
+        _advance(assignment)
+    if report.gone:
+        _release(assignment)
+
+
+def _save(assignment: Assignment, **fields: Any) -> None:
+    for name, value in fields.items():
+        setattr(assignment, name, value)
+    assignment.save(update_fields=list(fields))
+
+
+def _state_of(assignment: Assignment, report: AssignmentReport) -> WorkerState:
+    if report.state != "ended":
+        return REPORTED[report.state]
+    return ended_state(report.exit or Exit(kind="lost"), ordered=assignment.phase == Phase.STOP)
+
+
+def ended_state(exit_: Exit, *, ordered: bool) -> WorkerState:
+    """How a worker ended. `ordered`: a stop had been ordered, so its exit code says nothing about failure."""
+    if exit_.kind == "exited" and exit_.code == 0:
+        return WorkerState.SUCCEEDED
+    if exit_.kind == "stopped" or (exit_.kind == "exited" and ordered):
+        return WorkerState.STOPPED
+    return WorkerState.LOST if exit_.kind == "lost" else WorkerState.FAILED
+
+
+def _rises(old: WorkerState, new: WorkerState) -> bool:
+    if old in WORKER_ENDED:
+        return old == WorkerState.LOST and new in WORKER_ENDED - {WorkerState.LOST}
+    return new in WORKER_ENDED or ORDER.index(new) > ORDER.index(old)
+
+
+def _times(assignment: Assignment, report: AssignmentReport, skew: timedelta) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in ("ready_at", "started_at", "ended_at"):
+        value = getattr(report, name)
+        if value is not None and getattr(assignment, name) is None:
+            found[name] = datetime.fromtimestamp(value, UTC) + skew
+    return found
+
+
+def _notes_store(assignment: Assignment, notes: Iterable[Note], skew: timedelta) -> None:
+    rows = [
+        WorkerEvent(
+            worker_id=assignment.worker_id,
+            assignment=assignment,
+            at=datetime.fromtimestamp(note.at, UTC) + skew,
+            attempt_no=assignment.attempt.number,
+            state=assignment.state,
+            reason={"code": "note", "text": note.text},
+            note_number=note.number,
+        )
+        for note in notes
+    ]
+    WorkerEvent.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def _worker_follow(assignment: Assignment) -> None:
+    """The worker shows its present assignment; an assignment of an attempt that is over changes nothing."""
+    if assignment.attempt.state == AttemptState.ENDED:
+        return
+    worker_move(
+        assignment.worker,
+        WorkerState(assignment.state),
+        worker_reason(assignment),
+        attempt_no=assignment.attempt.number,
+        assignment=assignment,
+    )
+    run_announce(assignment.attempt.run)
+
+
+def worker_reason(assignment: Assignment) -> dict[str, Any]:
+    machine = assignment.machine.name
+    state = WorkerState(assignment.state)
+    if state in SIMPLE_REASONS:
+        return {"code": SIMPLE_REASONS[state], "machine": machine}
+    if state == WorkerState.PREPARING:
+        return {"code": "preparing", "detail": assignment.detail}
+    if state == WorkerState.READY:
+        return {"code": "ready", "gang": assignment.launch.get("gang", False)}
+    memory = assignment.launch.get("memory_bytes", 0)
+    return {"code": "exited", "machine": machine, "exit": assignment.exit or {}, "memory_bytes": memory}
+
+
+def _advance(assignment: Assignment) -> None:
+    from runs import tasks
+
+    task_send_on_commit(tasks.run_advance, assignment.attempt.run_id)
+    if assignment.ended_at is not None:
+        publish_on_commit(LIVE_CHANNEL, f"log:{assignment.id}")
+
+
+def _release(assignment: Assignment) -> None:
+    """The process tree is gone: what it held is free."""
+    now = database_now()
+    _save(assignment, gone_at=now)
+    Allocation.objects.filter(assignment=assignment, released_at=None).update(released_at=now)
+    machines_revise([assignment.machine_id], placement_changed=True)
+    cluster_changed.send(sender=Assignment, cluster_id=assignment.machine.cluster_id)
+
+
+def _unknown_to_agent(assignment: Assignment) -> None:
+    """Its agent has applied a state with this assignment and reports none: the agent's journal is lost."""
+    if assignment.state in WORKER_ENDED:
+        return
+    message = f"{assignment.machine.name}'s agent no longer knows this worker"
+    _mark_lost(assignment, {"kind": "lost", "message": message})
+
+
+def _mark_lost(assignment: Assignment, exit_: dict[str, Any]) -> None:
+    _save(assignment, state=WorkerState.LOST, exit=exit_)
+    _worker_follow(assignment)
+    _advance(assignment)
+
+
+def assignments_sweep_lost() -> None:
+    """Workers of machines that stayed unreachable are Lost. What they hold stays held until they are gone."""
+    limit = database_now() - timedelta(seconds=LOST_AFTER_SECONDS)
+    machines = Machine.objects.filter(unreachable_at__lte=limit, assignments__gone_at=None)
+    for machine in machines.distinct():
+        _machine_lose(machine)
+
+
+@transaction.atomic
+def _machine_lose(machine: Machine) -> None:
+    for assignment in _held(machine.id):
+        if assignment.state not in WORKER_ENDED:
+            _mark_lost(assignment, {"kind": "lost", "message": f"{machine.name} has not been heard from"})

@@ -1,0 +1,136 @@
+"""Writes a placement: the whole gang or nothing. What the pass saw is checked again under locks."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from common.clock import database_now
+from machines.models import Cluster, Machine
+from machines.services import machines_lock, machines_revise
+from placement import Placement, Rank
+from runs.events import run_move, worker_move
+from runs.launch import Gang, gang_of, launch_of
+from runs.models import Allocation, Assignment, Run, RunAttempt, Worker
+from runs.scheduling.ports import NoPort, port_choose
+from runs.states import AttemptState, RunState, Wanted, WorkerState
+from runs.workers import workers_arrange
+from wire.spec import RunDocument, Shape
+
+
+class Stale(Exception):
+    """Something is no longer as the pass saw it."""
+
+
+def placement_apply(
+    run: Run, document: RunDocument, placement: Placement, versions: dict[int, int], cluster: Cluster
+) -> bool:
+    """True when the gang is placed. False: the cluster or the run has changed; the next pass decides anew.
+
+    `versions` (machine id → version) are what the pass read; those of the machines used rise with the placement.
+    """
+    try:
+        with transaction.atomic():
+            _apply(run, document, placement, versions, cluster)
+    except (Stale, NoPort, IntegrityError):
+        return False
+    for rank in placement.ranks:
+        versions[rank.machine_id] += 1
+    return True
+
+
+def _apply(
+    run: Run, document: RunDocument, placement: Placement, versions: Mapping[int, int], cluster: Cluster
+) -> None:
+    now = database_now()
+    _run_claim(run, cluster, placement, now)
+    workers = workers_arrange(
+        run, document, [Shape(g.shape.machines, g.shape.gpus) for g in placement.groups]
+    )
+    machines = _machines_claim(placement, versions)
+    leader = machines[placement.ranks[0].machine_id]
+    port = port_choose(leader, document)
+    attempt = _attempt_create(run, placement, leader, port, cluster, now)
+    gang = gang_of(run, document, placement, workers, machines, attempt)
+    for rank, worker in zip(placement.ranks, workers, strict=True):
+        assignment = _assignment_create(gang, rank, worker, machines[rank.machine_id], now)
+        _allocations_create(assignment, rank, port if rank.rank == 0 else None, now)
+    machines_revise(machines, placement_changed=True)
+
+
+def _run_claim(run: Run, cluster: Cluster, placement: Placement, now: datetime) -> None:
+    if not Cluster.objects.filter(id=cluster.id, pass_no=cluster.pass_no).exists():
+        raise Stale("a newer pass has begun")
+    locked = (
+        Run.objects.select_for_update().filter(id=run.id, state=RunState.PENDING, wanted=Wanted.RUN).first()
+    )
+    if locked is None or locked.document != run.document:
+        raise Stale("the run has changed")
+    starting = {"code": "starting", "ready": 0, "workers": len(placement.ranks)}
+    run.attempt_no = locked.attempt_no + 1
+    run_move(
+        run,
+        RunState.STARTING,
+        starting,
+        was=RunState.PENDING,
+        attempt_no=run.attempt_no,
+        placed_at=now,
+        explanation=None,
+        set_aside="",
+    )
+
+
+def _machines_claim(placement: Placement, versions: Mapping[int, int]) -> dict[int, Machine]:
+    machines = machines_lock(rank.machine_id for rank in placement.ranks)
+    for rank in placement.ranks:
+        machine = machines.get(rank.machine_id)
+        if machine is None or machine.version != versions[rank.machine_id]:
+            raise Stale(f"{rank.machine_name} has changed")
+    return machines
+
+
+def _attempt_create(
+    run: Run, placement: Placement, leader: Machine, port: int, cluster: Cluster, now: datetime
+) -> RunAttempt:
+    group = placement.groups[0]
+    return RunAttempt.objects.create(
+        run=run,
+        number=run.attempt_no,
+        state=AttemptState.STARTING,
+        network=placement.verdict.code,
+        fabric=group.fabric or "",
+        shape=[{"machines": g.shape.machines, "gpus": g.shape.gpus} for g in placement.groups],
+        leader_address=leader.address,
+        master_port=port,
+        pass_no=cluster.pass_no,
+        placed_at=now,
+    )
+
+
+def _assignment_create(gang: Gang, rank: Rank, worker: Worker, machine: Machine, now: datetime) -> Assignment:
+    assignment = Assignment.objects.create(
+        attempt=gang.attempt,
+        worker=worker,
+        machine=machine,
+        launch=launch_of(gang, rank, worker, machine),
+        placed_at=now,
+        revision=machine.desired_revision + 1,
+    )
+    reason: dict[str, Any] = {
+        "code": "placed",
+        "machine": machine.name,
+        "gpus": list(rank.gpus),
+        "network": gang.attempt.network,
+    }
+    worker_move(worker, WorkerState.PLACED, reason, attempt_no=gang.attempt.number, assignment=assignment)
+    return assignment
+
+
+def _allocations_create(assignment: Assignment, rank: Rank, port: int | None, now: datetime) -> None:
+    base = {"assignment": assignment, "machine_id": rank.machine_id, "created_at": now}
+    rows = [Allocation(**base, gpu_id=gpu) for gpu in rank.gpu_ids]
+    rows.append(
+        Allocation(**base, cpu_cores=rank.cpu_millicores / 1000, memory_bytes=rank.memory_bytes, port=port)
+    )
+    Allocation.objects.bulk_create(rows)

@@ -1,0 +1,36 @@
+"""The rendezvous port of a gang's leader: 29500, or the next one free on its machine."""
+
+from machines.models import Machine
+from runs.models import Allocation
+from wire.environment import wanted_master_port
+from wire.spec import RunDocument
+
+FIRST_PORT = 29500
+LAST_PORT = 29599
+
+
+class NoPort(Exception):
+    """The leader's machine has no rendezvous port left for this run."""
+
+
+def port_choose(leader: Machine, document: RunDocument) -> int:
+    """A port that no other run's leader there holds and that nothing else uses, as far as its agent saw.
+
+    A port that the run's own MASTER_PORT names is taken as it is. The caller holds the machine's lock.
+    Raises NoPort.
+    """
+    held = set(
+        Allocation.objects.filter(machine=leader, released_at=None, port__isnull=False).values_list(
+            "port", flat=True
+        )
+    )
+    wanted = wanted_master_port(document.groups()[0].template.env)
+    if wanted is not None:
+        if wanted in held:
+            raise NoPort(f"port {wanted} on {leader.name} is held by another run")
+        return wanted
+    taken = held | set(leader.busy_ports)
+    for port in range(FIRST_PORT, LAST_PORT + 1):
+        if port not in taken:
+            return port
+    raise NoPort(f"ports {FIRST_PORT} to {LAST_PORT} on {leader.name} are all in use")

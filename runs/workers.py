@@ -1,0 +1,57 @@
+"""The workers of a run follow the shape that is planned or was chosen for it."""
+
+from collections.abc import Sequence
+
+from runs.models import Run, Worker, WorkloadName
+from runs.states import WorkerState
+from wire.spec import RunDocument, Shape
+
+
+def workers_arrange(run: Run, document: RunDocument, shapes: Sequence[Shape]) -> list[Worker]:
+    """Makes the run's active workers those of `shapes` (one a group) and returns them in rank order.
+
+    A worker that a new shape no longer has stays, inactive, while it has a history; its name stays taken.
+    Raises IntegrityError when a name is taken in the workspace.
+    """
+    wanted = _wanted(document, shapes)
+    known = {worker.name: worker for worker in run.workers.all()}
+    if [worker.name for worker in sorted(known.values(), key=lambda w: w.rank) if worker.active] == [
+        name for name, _, _ in wanted
+    ]:
+        return sorted((w for w in known.values() if w.active), key=lambda w: w.rank)
+    run.workers.update(active=False)
+    workers = [
+        _worker(run, known.get(name), rank, name, group, group_rank)
+        for rank, (name, group, group_rank) in enumerate(wanted)
+    ]
+    _drop_unused(run)
+    return workers
+
+
+def _wanted(document: RunDocument, shapes: Sequence[Shape]) -> list[tuple[str, str, int]]:
+    places = [
+        (group.name, group_rank)
+        for group, shape in zip(document.groups(), shapes, strict=True)
+        for group_rank in range(shape.machines)
+    ]
+    return [(name, *place) for name, place in zip(document.worker_names(shapes), places, strict=True)]
+
+
+def _worker(run: Run, known: Worker | None, rank: int, name: str, group: str, group_rank: int) -> Worker:
+    if known is None:
+        WorkloadName.objects.create(workspace_id=run.workspace_id, name=name, run=run)
+        return Worker.objects.create(run=run, rank=rank, name=name, group=group, group_rank=group_rank)
+    known.rank, known.active, known.group_rank = rank, True, group_rank
+    known.save(update_fields=["rank", "active", "group_rank"])
+    return known
+
+
+def _drop_unused(run: Run) -> None:
+    unused = run.workers.filter(active=False, assignments=None)
+    WorkloadName.objects.filter(run=run, name__in=unused.values("name")).delete()
+    unused.delete()
+
+
+def workers_reset(run: Run) -> None:
+    """Back in the queue: all active workers are Pending again."""
+    run.workers.filter(active=True).update(state=WorkerState.PENDING, reason={})
