@@ -1,0 +1,1 @@
+"""The `astra` command line: a client of the public API, and of nothing else."""

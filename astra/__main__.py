@@ -1,0 +1,5 @@
+"""`python -m astra`."""
+
+from astra.main import main
+
+main()

@@ -1,0 +1,117 @@
+"""The words of an explanation: the same data as the page, in the page's order.
+
+The server words every sentence; here they are only laid out. Parts that an answer lacks are left out, and an
+item is a sentence or an object with one, so that a newer server's extra fields don't hide what is known.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any
+
+from astra.output import get, show_time, table, word
+
+_TEXT_FIELDS = ("text", "message", "reason", "headline")
+_RESULT_FIELDS = ("result", "placement", "then")
+
+
+def explanation_lines(explanation: Any) -> list[str]:
+    lines = [sentence(explanation) or "There is no explanation yet; the next pass gives one within seconds."]
+    lines += _as_of(explanation)
+    lines += _section("", _causes(get(explanation, "causes")))
+    lines += _section("What would start it now", _changes(get(explanation, "changes")))
+    lines += _section("When", _indented([_when(get(explanation, "when"))]))
+    lines += _section("Domains", _domains(get(explanation, "domains")))
+    lines += _section("Machines", _machines(get(explanation, "machines")))
+    lines += _section("History", _indented(map(sentence, _items(get(explanation, "history")))))
+    return lines
+
+
+def sentence(item: Any) -> str:
+    """The sentence of an item that is one, or that has one in a field."""
+    if isinstance(item, str):
+        return word({"text": item}, "text")
+    for name in ("headline", *_TEXT_FIELDS):
+        value = get(item, name)
+        if isinstance(value, Mapping):
+            return sentence(value)
+        if value:
+            return word(item, name)
+    return ""
+
+
+def _as_of(explanation: Any) -> list[str]:
+    number = word(explanation, "pass") or word(explanation, "pass_number")
+    at = show_time(get(explanation, "at") or get(explanation, "computed_at"))
+    if not number and not at:
+        return []
+    return ["As of " + ", ".join(part for part in (f"pass {number}" if number else "", at) if part)]
+
+
+def _causes(causes: Any) -> list[str]:
+    rows = [
+        ("ok" if get(cause, "met") else "no", word(cause, "kind").capitalize(), sentence(cause))
+        for cause in _items(causes)
+    ]
+    return table(rows, [4, 9]) if rows else []
+
+
+def _changes(changes: Any) -> list[str]:
+    rows = []
+    for change in _items(changes):
+        results = (sentence(get(change, name)) for name in _RESULT_FIELDS)
+        result = next((text for text in results if text), "")
+        rows.append((f"  {sentence(change)}", f"-> {result}" if result else ""))
+    return table(rows) if rows else []
+
+
+def _when(when: Any) -> str:
+    return sentence(when) or show_time(get(when, "at"))
+
+
+def _domains(domains: Any) -> list[str]:
+    rows = []
+    for domain in _items(domains):
+        found, needed = word(domain, "found"), word(domain, "needed")
+        counted = f"{found} of {needed} found" if found and needed else ""
+        rows.append(
+            (f"  {word(domain, 'name')}", ": ".join(part for part in (counted, sentence(domain)) if part))
+        )
+    return table(rows) if rows else []
+
+
+def _machines(machines: Any) -> list[str]:
+    """Grouped by main cause, nearest first, as the server orders them."""
+    lines: list[str] = []
+    for group, members in groupby(_flat_machines(machines), key=lambda member: member[0]):
+        rows = [(f"    {name}", text) for _, name, text in members]
+        lines += ([f"  {group} ({len(rows)})"] if group else []) + table(rows)
+    return lines
+
+
+def _flat_machines(machines: Any) -> list[tuple[str, str, str]]:
+    """(group, name, text) of a list of machines, or of groups that hold machines."""
+    flat = []
+    for item in _items(machines):
+        members = get(item, "machines") if isinstance(get(item, "machines"), list) else [item]
+        group = word(item, "group") or word(item, "title") or word(item, "cause")
+        flat += [(group, word(member, "name") or sentence(member), _all_causes(member)) for member in members]
+    return flat
+
+
+def _all_causes(machine: Any) -> str:
+    causes = [sentence(cause) for cause in _items(get(machine, "causes"))]
+    return "; ".join(cause for cause in causes if cause) or sentence(machine)
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}" for line in lines if line]
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    if not lines:
+        return []
+    return ["", title, *lines] if title else ["", *lines]
