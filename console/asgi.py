@@ -1,6 +1,10 @@
 """The server's one entry: streams first, Django for everything else."""
 
+import asyncio
 import os
+import signal
+import threading
+from types import FrameType
 from typing import Any, cast
 
 import django
@@ -30,10 +34,27 @@ async def application(scope: http.Scope, receive: http.Receive, send: http.Send)
         await pages(dict(scope), receive, cast("Any", send))
 
 
+def _close_on(*signals: signal.Signals) -> None:
+    """Ends what waits as soon as the server is told to end: it would else wait for them before it says so."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in signals:
+        former = signal.getsignal(number)
+
+        def handler(signum: int, frame: FrameType | None, former: Any = former) -> None:
+            loop.call_soon_threadsafe(hub.close)
+            if callable(former):
+                former(signum, frame)
+
+        signal.signal(number, handler)
+
+
 async def _lifespan(receive: http.Receive, send: http.Send) -> None:
     await receive()
     await in_thread(machines_heard_after_start)
     hub.start()
+    _close_on(signal.SIGTERM, signal.SIGINT)
     await send({"type": "lifespan.startup.complete"})
     await receive()
     await hub.stop()

@@ -56,6 +56,9 @@ class Run(models.Model):
     not_before = models.DateTimeField(null=True)
     """Back-off: no pass places it earlier."""
 
+    patient_since = models.DateTimeField(null=True)
+    """The first pass that could have placed it; its patience counts from there and never anew."""
+
     attempt_no = models.PositiveIntegerField(default=0)
     restarts = models.PositiveIntegerField(default=0)
     backoff_step = models.PositiveSmallIntegerField(default=0)
@@ -137,6 +140,7 @@ class RunAttempt(models.Model):
 
     placed_at = models.DateTimeField()
     opened_at = models.DateTimeField(null=True)
+    time_limit_at = models.DateTimeField(null=True)
     running_at = models.DateTimeField(null=True)
     ending_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)

@@ -84,6 +84,7 @@ def worker_present(worker: Worker, run: Run) -> JSON:
     exit_ = (assignment.exit or {}) if assignment else {}
     return {
         "name": worker.name,
+        "run": run.name,
         "rank": worker.rank,
         "group": worker.group,
         "state": worker.state,

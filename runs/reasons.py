@@ -98,6 +98,14 @@ def _lost(reason: Reason) -> str:
     )
 
 
+def _patience(reason: Reason) -> str:
+    now, better = (words.verdict_words(reason[key]) for key in ("now", "better"))
+    if now == better:
+        better = "a tighter one"
+    minutes = -(-int(reason["seconds"]) // 60)
+    return f"{now[0].upper()}{now[1:]} is free now; waiting up to {minutes} min for {better}"
+
+
 def _placed(reason: Reason) -> str:
     gpus = reason.get("gpus") or []
     on = f" with {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}" if gpus else ""
@@ -108,6 +116,7 @@ SENTENCES: dict[str, Callable[[Reason], str]] = {
     # A run, or a worker that waits.
     "queued": lambda _: "Queued; the next pass is due within seconds",
     "waiting": lambda _: "Waiting; the next pass explains it within seconds",
+    "patience": _patience,
     "set_aside": lambda _: (
         "The last pass could not judge this run; administrators see why. Other runs are not affected."
     ),

@@ -10,6 +10,7 @@ from common.errors import Conflict, FieldError, Invalid, NotFound
 from common.nudge import task_send_on_commit
 from machines.models import Cluster
 from machines.signals import cluster_changed
+from runs.available import unavailable
 from runs.events import run_move
 from runs.models import Run, RunAttempt, WorkloadName
 from runs.states import RUN_ENDED, AttemptState, RunState, Wanted
@@ -43,6 +44,8 @@ def run_submit(
     Raises Invalid (all errors of the document at once) and Conflict (its name, or a worker's, is taken).
     """
     document = document_read(text)
+    if refused := unavailable(document):
+        raise invalid_of(refused)
     cluster = _cluster_of(workspace, document)
     _require_priority(actor, workspace, document.spec.priority)
     decoded = text if isinstance(text, str) else text.decode("utf-8")

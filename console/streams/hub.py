@@ -31,6 +31,8 @@ class Hub:
         self._moves: dict[str, int] = defaultdict(int)
         self._epoch = 0
         self._task: asyncio.Task[None] | None = None
+        self.closing = False
+        """The server is about to end: streams end too, polls are answered."""
         self.redis = redis.asyncio.Redis.from_url(
             settings.REDIS_URL, decode_responses=True, socket_connect_timeout=2
         )
@@ -59,11 +61,16 @@ class Hub:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
 
+    def close(self) -> None:
+        """Wakes everybody for the last time."""
+        self.closing = True
+        self._wake_all()
+
     async def stop(self) -> None:
-        """Wakes everybody for the last time: the process ends."""
+        """The process ends."""
+        self.close()
         if self._task is not None:
             self._task.cancel()
-        self._wake_all()
         with contextlib.suppress(RedisError, OSError):
             await self.redis.aclose()
 

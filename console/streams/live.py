@@ -54,6 +54,9 @@ async def _events(scope: http.Scope, kind: str, number: int, send: http.Send) ->
         await _send(send, ": hello\n\n")
         while True:
             woken = await http.wait(event, RIGHTS_SECONDS / 2)
+            if hub.closing:
+                await _end(send)
+                return
             if time.monotonic() - checked > RIGHTS_SECONDS:
                 try:
                     await in_thread(_require, scope, kind, number)

@@ -84,7 +84,7 @@ async def _source(asked: Asked) -> Source | None:
     """The log asked for; with `follow` it is waited for until the worker has one or its run is over."""
     while True:
         source, over = await in_thread(_find, asked)
-        if source is not None or over or not asked.follow:
+        if source is not None or over or not asked.follow or hub.closing:
             return source
         await asyncio.sleep(1)
 
@@ -100,7 +100,7 @@ async def _send_from(source: Source, asked: Asked, send: http.Send) -> None:
                 await send({"type": "http.response.body", "body": piece.data, "more_body": True})
             if pieces:
                 continue
-            if over or not asked.follow:
+            if over or not asked.follow or hub.closing:
                 return
             await http.wait(event, LOOK_AGAIN_SECONDS)
 

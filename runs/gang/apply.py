@@ -1,10 +1,12 @@
 """Carries out what `decide` said, under the locks of run and attempt."""
 
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
 
 from common.clock import database_now
 from common.nudge import task_send_on_commit
@@ -13,8 +15,8 @@ from machines.signals import cluster_changed
 from runs.events import run_move, run_note
 from runs.gang.decide import Close, Decision, End, NowRunning, Open, Wait, decide
 from runs.gang.view import view_load
-from runs.models import Run, RunAttempt
-from runs.states import RUN_ENDED, AttemptState, Phase, RunState, Wanted
+from runs.models import Assignment, Run, RunAttempt
+from runs.states import RUN_ACTIVE, RUN_ENDED, WORKER_ENDED, AttemptState, Phase, RunState, Wanted
 from runs.workers import workers_reset
 
 AVOID_SECONDS = 1800
@@ -91,7 +93,13 @@ def _set(attempt: RunAttempt, state: AttemptState, **fields: Any) -> None:
 
 
 def _open(run: Run, attempt: RunAttempt, decision: Open, now: datetime) -> None:
-    _set(attempt, AttemptState.OPENED, opened_at=now)
+    limit = decision.time_limit_seconds
+    _set(
+        attempt,
+        AttemptState.OPENED,
+        opened_at=now,
+        time_limit_at=now + timedelta(seconds=limit) if limit else None,
+    )
     _phase(attempt, Phase.START)
     run_move(run, RunState.STARTING, decision.reason, was=RunState.STARTING)
     run_note(run, decision.reason)
@@ -147,8 +155,20 @@ def _close(run: Run, attempt: RunAttempt, decision: Close, now: datetime) -> Non
 
 
 def attempts_sweep() -> None:
-    """Looks at every run that is placed, or whose owner wants something: no lost nudge stops a run."""
-    placed = Run.objects.filter(state__in=(RunState.STARTING, RunState.RUNNING, RunState.STOPPING))
-    withdrawn = Run.objects.filter(state=RunState.PENDING).exclude(wanted=Wanted.RUN)
-    for run_id in (placed | withdrawn).order_by("id").values_list("id", flat=True):
+    """Looks at every run for which something may be due: no lost nudge stops a run."""
+    for run_id in _due().values_list("id", flat=True):
         run_advance(run_id)
+
+
+def _due() -> QuerySet[Run]:
+    """Those placed or withdrawn, less the ones that run undisturbed: there may be thousands of them."""
+    active = RunAttempt.objects.filter(run=OuterRef("id")).exclude(state=AttemptState.ENDED)
+    ended = Assignment.objects.filter(attempt__run=OuterRef("id"), state__in=WORKER_ENDED).exclude(
+        attempt__state=AttemptState.ENDED
+    )
+    moving = active.exclude(state=AttemptState.RUNNING)
+    over = active.filter(time_limit_at__lte=Now())
+    asked = ~Q(wanted=Wanted.RUN) | Q(restart_asked=True)
+    placed = Q(state__in=RUN_ACTIVE) & (Exists(moving) | Exists(over) | Exists(ended) | asked)
+    withdrawn = Q(state=RunState.PENDING) & ~Q(wanted=Wanted.RUN)
+    return Run.objects.filter(placed | withdrawn).order_by("id")

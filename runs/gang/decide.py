@@ -41,6 +41,7 @@ class Open:
     """The barrier opens: all members start."""
 
     reason: Reason
+    time_limit_seconds: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ def _goes_on(view: AttemptView) -> Decision:
 def _at_barrier(view: AttemptView) -> Decision:
     ready = sum(member.state == WorkerState.READY for member in view.members)
     if ready == len(view.members) and all(member.reachable for member in view.members):
-        return Open({"code": "opening", "workers": ready})
+        return Open({"code": "opening", "workers": ready}, view.time_limit_seconds)
     return Wait(RunState.STARTING, {"code": "starting", "ready": ready, "workers": len(view.members)})
 
 

@@ -18,10 +18,11 @@ from common.clock import database_now
 from common.nudge import attempt, client, task_send
 from machines.models import Cluster
 from machines.signals import cluster_changed
-from placement import Placement, Refusal, place
+from placement import Refusal, place
 from runs.events import run_announce
 from runs.models import Run
 from runs.scheduling.apply import placement_apply
+from runs.scheduling.patience import patience_holds
 from runs.scheduling.request import pools_allowed, request_of
 from runs.scheduling.snapshot import Loaded, cluster_load
 from runs.states import RunState
@@ -128,16 +129,28 @@ class _Pass:
         document = validate_document(run.document)
         request = request_of(run, document, self._pools(run), self.loaded.names)
         outcome = place(self.snapshot, request)
-        if isinstance(outcome, Placement):
-            if placement_apply(run, document, outcome, self.loaded.versions, self.cluster):
-                self.snapshot = self.snapshot.take(outcome)
-        else:
+        if isinstance(outcome, Refusal):
             self._refuse(run, outcome)
+        elif held := patience_holds(run, document, self.snapshot, request, outcome, self.now):
+            self._hold(run, held)
+        elif placement_apply(run, document, outcome, self.loaded.versions, self.cluster):
+            self.snapshot = self.snapshot.take(outcome)
 
     def _pools(self, run: Run) -> frozenset[str]:
         if run.workspace_id not in self.pools:
             self.pools[run.workspace_id] = pools_allowed(run.workspace_id, self.cluster.id)
         return self.pools[run.workspace_id]
+
+    def _hold(self, run: Run, reason: dict[str, Any]) -> None:
+        Run.objects.filter(id=run.id, state=RunState.PENDING).update(
+            patient_since=run.patient_since or self.now,
+            explanation=None,
+            explained_pass=self.cluster.pass_no,
+            explained_at=self.now,
+            set_aside="",
+            reason=reason,
+        )
+        run_announce(run)
 
     def _refuse(self, run: Run, refusal: Refusal) -> None:
         data = refusal.as_data()
