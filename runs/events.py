@@ -1,5 +1,7 @@
 """Moves of runs and workers: a guarded UPDATE and its line in the history, always together."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -45,19 +47,30 @@ def run_announce(run: Run) -> None:
     publish_on_commit(LIVE_CHANNEL, f"run:{run.id},workspace:{run.workspace_id}")
 
 
-def worker_move(
-    worker: Worker, state: WorkerState, reason: Reason, *, attempt_no: int, assignment: Assignment | None
-) -> None:
-    """Sets the worker's state and adds a line to its history when the state is new."""
-    moved = worker.state != state
-    Worker.objects.filter(id=worker.id).update(state=state, reason=reason)
-    worker.state, worker.reason = state, reason
-    if moved:
-        WorkerEvent.objects.create(
-            worker=worker,
-            assignment=assignment,
-            at=database_now(),
+@dataclass(frozen=True, slots=True)
+class WorkerMove:
+    """A worker's new state, why, and the assignment that brought it."""
+
+    worker: Worker
+    state: WorkerState
+    reason: Reason
+    assignment: Assignment | None
+
+
+def workers_move(moves: Sequence[WorkerMove], *, attempt_no: int, at: datetime) -> None:
+    """Sets the workers' states, with a line in the history of each whose state is new."""
+    moved = [move for move in moves if move.worker.state != move.state]
+    for move in moves:
+        move.worker.state, move.worker.reason = move.state, move.reason
+    Worker.objects.bulk_update([move.worker for move in moves], ["state", "reason"])
+    WorkerEvent.objects.bulk_create(
+        WorkerEvent(
+            worker=move.worker,
+            assignment=move.assignment,
+            at=at,
             attempt_no=attempt_no,
-            state=state,
-            reason=reason,
+            state=move.state,
+            reason=move.reason,
         )
+        for move in moved
+    )

@@ -23,6 +23,7 @@ class Gang:
     groups: tuple[GroupPlacement, ...]
     templates: tuple[TaskTemplate, ...]
     workers: Sequence[Worker]
+    machines: Mapping[int, Machine]
     hostnames: tuple[str, ...]
     leader_address: str
     gpu_uuids: Mapping[int, str]
@@ -44,6 +45,7 @@ def gang_of(
         groups=placement.groups,
         templates=tuple(group.template for group in document.groups()),
         workers=workers,
+        machines=machines,
         hostnames=tuple(machines[rank.machine_id].name for rank in placement.ranks),
         leader_address=attempt.leader_address,
         gpu_uuids=dict(Gpu.objects.filter(id__in=gpus).values_list("id", "uuid")),

@@ -16,7 +16,7 @@ from machines.models import Machine
 from machines.services import machines_revise
 from machines.signals import cluster_changed
 from machines.states import LOST_AFTER_SECONDS
-from runs.events import LIVE_CHANNEL, run_announce, worker_move
+from runs.events import LIVE_CHANNEL, WorkerMove, run_announce, workers_move
 from runs.models import Allocation, Assignment, WorkerEvent
 from runs.states import WORKER_ENDED, AttemptState, Phase, WorkerState
 from wire.agent_messages import AssignmentReport, Exit, Note, Observed
@@ -144,13 +144,8 @@ def _worker_follow(assignment: Assignment) -> None:
     """The worker shows its present assignment; an assignment of an attempt that is over changes nothing."""
     if assignment.attempt.state == AttemptState.ENDED:
         return
-    worker_move(
-        assignment.worker,
-        WorkerState(assignment.state),
-        worker_reason(assignment),
-        attempt_no=assignment.attempt.number,
-        assignment=assignment,
-    )
+    move = WorkerMove(assignment.worker, WorkerState(assignment.state), worker_reason(assignment), assignment)
+    workers_move([move], attempt_no=assignment.attempt.number, at=database_now())
     run_announce(assignment.attempt.run)
 
 

@@ -21,11 +21,24 @@ def workers_arrange(run: Run, document: RunDocument, shapes: Sequence[Shape]) ->
         return sorted((w for w in known.values() if w.active), key=lambda w: w.rank)
     run.workers.update(active=False)
     workers = [
-        _worker(run, known.get(name), rank, name, group, group_rank)
+        _place_in_gang(known.get(name) or Worker(run=run, name=name), rank, group, group_rank)
         for rank, (name, group, group_rank) in enumerate(wanted)
     ]
+    new = [worker for worker in workers if worker.pk is None]
+    WorkloadName.objects.bulk_create(
+        WorkloadName(workspace_id=run.workspace_id, name=worker.name, run=run) for worker in new
+    )
+    Worker.objects.bulk_create(new)
+    Worker.objects.bulk_update(
+        [worker for worker in workers if worker.name in known], ["rank", "active", "group_rank"]
+    )
     _drop_unused(run)
     return workers
+
+
+def _place_in_gang(worker: Worker, rank: int, group: str, group_rank: int) -> Worker:
+    worker.rank, worker.group, worker.group_rank, worker.active = rank, group, group_rank, True
+    return worker
 
 
 def _wanted(document: RunDocument, shapes: Sequence[Shape]) -> list[tuple[str, str, int]]:
@@ -35,15 +48,6 @@ def _wanted(document: RunDocument, shapes: Sequence[Shape]) -> list[tuple[str, s
         for group_rank in range(shape.machines)
     ]
     return [(name, *place) for name, place in zip(document.worker_names(shapes), places, strict=True)]
-
-
-def _worker(run: Run, known: Worker | None, rank: int, name: str, group: str, group_rank: int) -> Worker:
-    if known is None:
-        WorkloadName.objects.create(workspace_id=run.workspace_id, name=name, run=run)
-        return Worker.objects.create(run=run, rank=rank, name=name, group=group, group_rank=group_rank)
-    known.rank, known.active, known.group_rank = rank, True, group_rank
-    known.save(update_fields=["rank", "active", "group_rank"])
-    return known
 
 
 def _drop_unused(run: Run) -> None:

@@ -10,7 +10,7 @@ from common.clock import database_now
 from machines.models import Cluster, Machine
 from machines.services import machines_lock, machines_revise
 from placement import Placement, Rank
-from runs.events import run_move, worker_move
+from runs.events import WorkerMove, run_move, workers_move
 from runs.launch import Gang, gang_of, launch_of
 from runs.models import Allocation, Assignment, Run, RunAttempt, Worker
 from runs.scheduling.ports import NoPort, port_choose
@@ -53,9 +53,7 @@ def _apply(
     port = port_choose(leader, document)
     attempt = _attempt_create(run, placement, leader, port, cluster, now)
     gang = gang_of(run, document, placement, workers, machines, attempt)
-    for rank, worker in zip(placement.ranks, workers, strict=True):
-        assignment = _assignment_create(gang, rank, worker, machines[rank.machine_id], now)
-        _allocations_create(assignment, rank, port if rank.rank == 0 else None, now)
+    _members_create(gang, placement, port, now)
     machines_revise(machines, placement_changed=True)
 
 
@@ -108,8 +106,27 @@ def _attempt_create(
     )
 
 
-def _assignment_create(gang: Gang, rank: Rank, worker: Worker, machine: Machine, now: datetime) -> Assignment:
-    assignment = Assignment.objects.create(
+def _members_create(gang: Gang, placement: Placement, port: int, now: datetime) -> None:
+    """Assignments, what they hold and their workers' histories, in a few statements however large the gang."""
+    pairs = list(zip(placement.ranks, gang.workers, strict=True))
+    assignments = [_assignment(gang, rank, worker, now) for rank, worker in pairs]
+    Assignment.objects.bulk_create(assignments)
+    held = [
+        row
+        for assignment, rank in zip(assignments, placement.ranks, strict=True)
+        for row in _allocations(assignment, rank, port if rank.rank == 0 else None, now)
+    ]
+    Allocation.objects.bulk_create(held)
+    moves = [
+        WorkerMove(worker, WorkerState.PLACED, _placed(gang, rank), assignment)
+        for (rank, worker), assignment in zip(pairs, assignments, strict=True)
+    ]
+    workers_move(moves, attempt_no=gang.attempt.number, at=now)
+
+
+def _assignment(gang: Gang, rank: Rank, worker: Worker, now: datetime) -> Assignment:
+    machine = gang.machines[rank.machine_id]
+    return Assignment(
         attempt=gang.attempt,
         worker=worker,
         machine=machine,
@@ -117,20 +134,21 @@ def _assignment_create(gang: Gang, rank: Rank, worker: Worker, machine: Machine,
         placed_at=now,
         revision=machine.desired_revision + 1,
     )
-    reason: dict[str, Any] = {
+
+
+def _placed(gang: Gang, rank: Rank) -> dict[str, Any]:
+    return {
         "code": "placed",
-        "machine": machine.name,
+        "machine": rank.machine_name,
         "gpus": list(rank.gpus),
         "network": gang.attempt.network,
     }
-    worker_move(worker, WorkerState.PLACED, reason, attempt_no=gang.attempt.number, assignment=assignment)
-    return assignment
 
 
-def _allocations_create(assignment: Assignment, rank: Rank, port: int | None, now: datetime) -> None:
+def _allocations(assignment: Assignment, rank: Rank, port: int | None, now: datetime) -> list[Allocation]:
     base = {"assignment": assignment, "machine_id": rank.machine_id, "created_at": now}
-    rows = [Allocation(**base, gpu_id=gpu) for gpu in rank.gpu_ids]
-    rows.append(
-        Allocation(**base, cpu_cores=rank.cpu_millicores / 1000, memory_bytes=rank.memory_bytes, port=port)
-    )
-    Allocation.objects.bulk_create(rows)
+    amounts = {"cpu_cores": rank.cpu_millicores / 1000, "memory_bytes": rank.memory_bytes}
+    return [
+        *(Allocation(**base, gpu_id=gpu) for gpu in rank.gpu_ids),
+        Allocation(**base, **amounts, port=port),
+    ]
