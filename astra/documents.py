@@ -17,8 +17,7 @@ from typing import Any
 
 from astra.errors import FieldError, InvalidDocumentError, UsageError
 from wire.quantities import QuantityError, parse_duration, parse_size
-from wire.spec import SpecErrors, parse_document, validate_document
-from wire.spec.tree import Unreadable, read_text
+from wire.spec import SpecErrors, Unreadable, parse_document, read_text, validate_document
 
 Document = dict[str, Any]
 

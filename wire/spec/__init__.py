@@ -14,6 +14,7 @@ from wire.spec.resources import (
 from wire.spec.schema import run_schema
 from wire.spec.shapes import Shape
 from wire.spec.task import ConfigFile, DriveRef, Probe, Probes, SecretRef, TaskTemplate
+from wire.spec.tree import Unreadable, read_text
 
 __all__ = [
     "ConfigFile",
@@ -35,8 +36,10 @@ __all__ = [
     "SpecErrors",
     "TaskTemplate",
     "Topology",
+    "Unreadable",
     "WorkerGroup",
     "parse_document",
+    "read_text",
     "run_schema",
     "validate_document",
 ]
