@@ -98,14 +98,28 @@ class Piece:
     next_offset: int
 
 
-def log_pieces(assignment_id: uuid.UUID | str, start: int, *, limit: int = 4 * MIB) -> Iterator[Piece]:
-    """The log from `start` on, at most about `limit` bytes; a gap is told in a line of its own."""
+def log_first_offset(assignment_id: uuid.UUID | str, start: int) -> int:
+    """`start`, or where the log goes on when what stood there is no longer kept."""
+    following = LogChunk.objects.filter(assignment_id=assignment_id, offset__gt=start - F("size"))
+    first = following.order_by("offset").values_list("offset", flat=True).first()
+    return start if first is None else max(start, first)
+
+
+def log_pieces(
+    assignment_id: uuid.UUID | str, start: int, *, limit: int = 4 * MIB, tell_gap: bool = True
+) -> Iterator[Piece]:
+    """The log from `start` on, at most about `limit` bytes.
+
+    A gap is told in a line of its own; without `tell_gap` the log ends there, so that every byte keeps its offset.
+    """
     chunks = LogChunk.objects.filter(assignment_id=assignment_id, offset__gt=start - F("size")).order_by(
         "offset"
     )
     position, sent = start, 0
     for chunk in chunks.iterator(chunk_size=16):
-        if chunk.offset > position > 0:
+        if chunk.offset > position and not tell_gap:
+            return
+        if chunk.offset > position:
             left_out = format_size(chunk.offset - position)
             note = (
                 f"\n[{left_out} left out here: the log passed its limit. Its beginning and end are kept.]\n"

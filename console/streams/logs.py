@@ -9,7 +9,7 @@ from console.streams import http
 from console.streams.database import in_thread
 from console.streams.hub import hub
 from console.streams.who import reader_workspace
-from runs.logs import Piece, log_complete, log_pieces, log_since_offset, log_tail_offset
+from runs.logs import Piece, log_complete, log_first_offset, log_pieces, log_since_offset, log_tail_offset
 from runs.models import Assignment, Worker
 from runs.states import RUN_ENDED, WORKER_ENDED, AttemptState
 from wire.quantities import parse_duration
@@ -94,13 +94,14 @@ async def _send_from(source: Source, asked: Asked, send: http.Send) -> None:
     with hub.listen(f"log:{source.assignment_id}") as event:
         while True:
             over = await in_thread(_over, source.assignment_id)
-            pieces = await in_thread(_read, source.assignment_id, position)
+            pieces = await in_thread(_read, source.assignment_id, position, asked.offset is None)
             for piece in pieces:
                 position = piece.next_offset
                 await send({"type": "http.response.body", "body": piece.data, "more_body": True})
             if pieces:
                 continue
-            if over or not asked.follow or hub.closing:
+            at_gap = await in_thread(_at_gap, source.assignment_id, position)
+            if over or at_gap or not asked.follow or hub.closing:
                 return
             await http.wait(event, LOOK_AGAIN_SECONDS)
 
@@ -178,14 +179,19 @@ def _find(asked: Asked) -> tuple[Source | None, bool]:
 
 def _start(assignment: Assignment, asked: Asked) -> int:
     if asked.offset is not None:
-        return asked.offset
+        return log_first_offset(assignment.id, asked.offset)
     if asked.tail is not None:
         return log_tail_offset(assignment, min(asked.tail, MOST_LINES))
     return log_since_offset(assignment, asked.since) if asked.since else 0
 
 
-def _read(assignment_id: str, position: int) -> list[Piece]:
-    return list(log_pieces(assignment_id, position))
+def _read(assignment_id: str, position: int, tell_gap: bool) -> list[Piece]:
+    return list(log_pieces(assignment_id, position, tell_gap=tell_gap))
+
+
+def _at_gap(assignment_id: str, position: int) -> bool:
+    """Whether the log goes on behind bytes that are no longer kept: a reader by offset asks again from there."""
+    return log_first_offset(assignment_id, position) > position
 
 
 def _over(assignment_id: str) -> bool:
