@@ -1,0 +1,201 @@
+"""One group's request in the snapshot's index space: what the rules compare with."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from placement.arrays import UNKNOWN, Bools, Ints, Longs
+from placement.outcome import Shape
+from placement.request import GroupRequest, Request
+from placement.shapes import shapes_of
+from placement.snapshot import FREE_HEALTHY, FREE_SUSPECT, GPU_FAULTY, GPU_SUSPECT, Snapshot
+from placement.topology import INFINIBAND, ROCE, Topology
+from placement.verdicts import INFINIBAND_VERDICTS, RDMA_VERDICTS, Verdict
+
+
+@dataclass(frozen=True)
+class GpuCounts:
+    """Per machine, how many of its GPUs count for this request."""
+
+    of_model: Ints
+    """GPUs of the models asked for."""
+    fitting: Ints
+    """Of these, those with enough memory; all below are part of them."""
+    faulty: Ints
+    suspect: Ints
+    free_healthy: Ints
+    free_suspect: Ints
+
+    @property
+    def free(self) -> Ints:
+        return np.asarray(self.free_healthy + self.free_suspect)
+
+    @property
+    def held(self) -> Ints:
+        """Held by some run and not faulty."""
+        return np.asarray(self.fitting - self.faulty - self.free)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What one group asks of this snapshot."""
+
+    snapshot: Snapshot
+    request: Request
+    index: int
+    """The group's place in the request."""
+
+    @property
+    def group(self) -> GroupRequest:
+        return self.request.groups[self.index]
+
+    @property
+    def topology(self) -> Topology:
+        return self.snapshot.topology
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        totals = self.topology.gpus_total
+        return shapes_of(self.group, int(totals.max()) if totals.size else 0)
+
+    @cached_property
+    def kinds(self) -> tuple[int, ...]:
+        """Link layers of which every machine needs a port; empty when the run asked for no RDMA."""
+        by_interconnect = {"infiniband": (INFINIBAND,), "rdma": (INFINIBAND, ROCE)}
+        return by_interconnect.get(self.group.interconnect, ())
+
+    @property
+    def min_gbps(self) -> int:
+        """Slower ports do not count; 0: every port that is up counts, also one of unknown speed."""
+        return self.group.min_gbps or 0
+
+    def link_of(self, verdict: Verdict) -> int | None:
+        """The link layer that joins the machines under this verdict; None when RDMA plays no part."""
+        if verdict not in RDMA_VERDICTS:
+            return None
+        return INFINIBAND if verdict in INFINIBAND_VERDICTS else ROCE
+
+    def rows_named(self, names: frozenset[str] | None) -> Longs:
+        """Rows of the machines with these names; names that the cluster lacks are passed over."""
+        row_of = self.topology.row_of
+        return np.array(sorted(row_of[name] for name in names or () if name in row_of), dtype=np.int64)
+
+    @cached_property
+    def lemons(self) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None":
+        """(machines,): lemon scores; None when no machine is to be avoided."""
+        avoid = {name: score for name, score in self.request.avoid.items() if score > 0}
+        rows = self.rows_named(frozenset(avoid))
+        if not rows.size:
+            return None
+        scores = np.zeros(self.topology.size)
+        scores[rows] = [avoid[self.topology.names[row]] for row in rows]
+        return scores
+
+    @cached_property
+    def models_match(self) -> Bools:
+        """(models + 2,): by model row; the last two stand for "mixed" and "none", which match no named model."""
+        wanted = [name in self.group.models for name in self.topology.models]
+        return np.array([*wanted, False, False], dtype=np.bool_)
+
+    @cached_property
+    def gpus(self) -> GpuCounts:
+        """Counts of the GPUs that have a model and a memory size as asked."""
+        topology, snapshot, group = self.topology, self.snapshot, self.group
+        if not group.models and not group.min_memory_bytes:
+            return GpuCounts(
+                topology.gpus_total,
+                topology.gpus_total,
+                snapshot.faulty,
+                snapshot.suspect,
+                snapshot.free_healthy,
+                snapshot.free_suspect,
+            )
+        of_model, match = self._match
+        counts = GpuCounts(
+            of_model,
+            of_model * match,
+            snapshot.faulty * match,
+            snapshot.suspect * match,
+            snapshot.free_healthy * match,
+            snapshot.free_suspect * match,
+        )
+        return self._count_mixed(counts) if topology.mixed.size else counts
+
+    @property
+    def _match(self) -> tuple[Ints, Ints]:
+        """(machines,): GPUs of the models asked for, and 1 where these have the memory, 0 elsewhere."""
+        topology, models, memory = self.topology, self.group.models, self.group.min_memory_bytes
+
+        def count() -> Ints:
+            right = self.models_match[topology.model] if models else True
+            return np.asarray(topology.gpus_total * right, dtype=np.int32)
+
+        of_model = topology.remember(("of_model", models), count)
+
+        def fit() -> Ints:
+            return ((of_model > 0) & (topology.gpu_memory_min >= memory)).astype(np.int32)
+
+        return of_model, topology.remember(("fit", models, memory), fit)
+
+    def _count_mixed(self, counts: GpuCounts) -> GpuCounts:
+        """Counts again, GPU by GPU, where a machine's GPUs differ."""
+        rows = self.topology.mixed
+        present = self.topology.gpu_index[rows] != UNKNOWN
+        of_model = present & self._model_fits(rows)
+        fits = of_model & (self.topology.gpu_memory[rows] >= self.group.min_memory_bytes)
+        state = self.snapshot.gpu_state[rows]
+        faulty = fits & ((state & GPU_FAULTY) != 0)
+        masks = (
+            of_model,
+            fits,
+            faulty,
+            fits & ((state & GPU_SUSPECT) != 0) & ~faulty,
+            fits & (state == FREE_HEALTHY),
+            fits & (state == FREE_SUSPECT),
+        )
+        columns = (
+            counts.of_model,
+            counts.fitting,
+            counts.faulty,
+            counts.suspect,
+            counts.free_healthy,
+            counts.free_suspect,
+        )
+        patched = [column.copy() for column in columns]
+        for column, mask in zip(patched, masks, strict=True):
+            column[rows] = mask.sum(axis=1)
+        return GpuCounts(*patched)
+
+    def _model_fits(self, rows: Longs | Ints) -> Bools:
+        """(rows, slots): the GPU's own model is one of those asked for."""
+        if not self.group.models:
+            return np.ones((rows.size, self.topology.gpu_model.shape[1]), dtype=np.bool_)
+        return np.asarray(self.models_match[self.topology.gpu_model[rows]])
+
+    def gpu_fits(self, rows: Longs | Ints) -> Bools:
+        """(rows, slots): a GPU that has a model and a memory size as asked, whatever its state."""
+        enough = self.topology.gpu_memory[rows] >= self.group.min_memory_bytes
+        return np.asarray((self.topology.gpu_index[rows] != UNKNOWN) & enough & self._model_fits(rows))
+
+    def cpu_needed(self, gpus: int) -> "int | Longs":
+        """Millicores of one worker with so many GPUs: a number, or one per machine where a share is taken."""
+        return self._amount(
+            gpus, self.group.cpu_millicores, self.group.cpu_millicores_per_gpu, self.topology.cpu_total
+        )
+
+    def memory_needed(self, gpus: int) -> "int | Longs":
+        """Bytes of one worker with so many GPUs."""
+        return self._amount(
+            gpus, self.group.memory_bytes, self.group.memory_bytes_per_gpu, self.topology.memory_total
+        )
+
+    def _amount(self, gpus: int, fixed: int | None, per_gpu: int | None, total: Longs) -> "int | Longs":
+        if fixed is not None:
+            return fixed
+        if per_gpu is not None:
+            return per_gpu * gpus
+        if gpus == 0:
+            return 0
+        has = self.topology.gpus_total
+        return np.asarray(total * np.minimum(gpus, has) // np.maximum(has, 1))

@@ -1,0 +1,245 @@
+"""Slots, domains and the choice between them.
+
+One worker of a run per machine, so a slot is a machine that passes every rule, and a domain has as many slots as such
+machines (with `spread`: as many as different racks or fabrics among them).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from placement.arrays import Bools, Ints, Longs, lengths, starts
+from placement.ask import Ask
+from placement.outcome import Shape
+from placement.request import Level
+from placement.topology import Grouping
+
+WIDTHS = {
+    "lemon": 8,
+    "broken": 1,
+    "left_over": 10,
+    "filler": 12,
+    "suspects": 8,
+    "without_image": 1,
+    "machine": 22,
+}
+"""The order of preference between machines of one domain, most significant first, and the bits each part may use."""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The usable rows of a grouping and what each domain offers."""
+
+    grouping: Grouping
+    rows: Longs
+    """Rows of the grouping whose machine can take a worker there."""
+    counts: Longs
+    """(domains,): workers of this gang that the domain could take."""
+
+
+@dataclass(frozen=True)
+class Preference:
+    """The usable machines, best first; costs are by position."""
+
+    machines: Longs
+    position: Ints
+    """(all machines,): place in `machines`; only set for usable ones."""
+    broken: Bools
+    left_over: Longs
+    suspects: Longs
+
+
+def slots_of(
+    ask: Ask,
+    levels: Iterable[Level],
+    links: tuple[int, ...],
+    usable: Bools,
+    position: Ints | None = None,
+    *,
+    every: bool = False,
+) -> Slots:
+    """Slots in the domains of these levels. `links`: the members' ports there must be of one of these link layers and
+    fast enough; without, any port that is up tells that a machine is on a fabric.
+
+    With `spread` one machine per place is kept: the one of smallest `position`, else the first by name; with `every`
+    all are kept.
+    """
+    grouping = ask.topology.grouping(levels)
+    rows = np.flatnonzero(usable[grouping.machine])
+    if grouping.gbps is not None:
+        rows = rows[_reached(ask, grouping, rows, links)]
+    if not every:
+        rows = _one_per_place(ask, grouping, rows, position)
+    return Slots(grouping, rows, np.bincount(grouping.domain[rows], minlength=grouping.domains))
+
+
+def _reached(ask: Ask, grouping: Grouping, rows: Longs, links: tuple[int, ...]) -> Bools:
+    """Which rows' ports count on their fabric."""
+    fabrics = ask.topology.fabrics
+    fits = np.ones(grouping.domains, dtype=np.bool_)
+    if links:
+        counts = np.zeros(2, dtype=np.bool_)
+        counts[list(links)] = True
+        fits &= counts[fabrics.link[grouping.fabric]]
+    if ask.group.keep_within == "fabric":
+        fits &= fabrics.named[grouping.fabric]
+    assert grouping.gbps is not None  # noqa: S101  (the caller asks only for groupings by fabric)
+    fast = grouping.gbps[rows] >= (ask.min_gbps if links else 0)
+    return np.asarray(fast & fits[grouping.domain[rows]])
+
+
+def _one_per_place(ask: Ask, grouping: Grouping, rows: Longs, position: Ints | None) -> Longs:
+    if ask.group.spread not in ("rack", "fabric"):
+        return rows
+    topology = ask.topology
+    machine = grouping.machine[rows]
+    place = (topology.rack if ask.group.spread == "rack" else topology.home_fabric)[machine]
+    order = np.lexsort((machine if position is None else position[machine], place, grouping.domain[rows]))
+    first = starts(grouping.domain[rows][order], place[order])
+    return np.asarray(rows[order[first]])
+
+
+def preference(ask: Ask, shape: Shape, usable: Bools) -> Preference:
+    """Order the usable machines by `WIDTHS`: started before whole ones, healthy before suspect, at last by name."""
+    machines = np.flatnonzero(usable)
+    snapshot, topology = ask.snapshot, ask.topology
+    free = snapshot.free_healthy[machines] + snapshot.free_suspect[machines]
+    whole = free == (topology.gpus_total[machines] - snapshot.faulty[machines])
+    left_over = free - shape.gpus
+    broken = whole & (left_over > 0)
+    suspects = np.maximum(shape.gpus - ask.gpus.free_healthy[machines], 0)
+    if shape.gpus:
+        filler = np.bincount(topology.own_rack[machines[whole]], minlength=topology.racks_and_alone)
+        filler = filler[topology.own_rack[machines]]
+    else:
+        filler = (snapshot.cpu_free[machines] - ask.cpu_needed(0)) // 1000
+    key = _pack(
+        lemon=_tier(ask, machines),
+        broken=broken,
+        left_over=left_over,
+        filler=filler,
+        suspects=suspects,
+        without_image=_without_image(ask, machines),
+        machine=machines,
+    )
+    order = np.argsort(key)
+    position = np.empty(topology.size, dtype=np.int32)
+    position[machines[order]] = np.arange(machines.size)
+    return Preference(machines[order], position, broken[order], left_over[order], suspects[order])
+
+
+def _pack(**parts: "npt.NDArray[np.integer | np.bool_] | int") -> Longs:
+    """One sortable number per machine; a part that outgrows its bits counts as its largest value."""
+    key: Longs = np.zeros(1, dtype=np.int64)
+    for name, bits in WIDTHS.items():
+        key = (key << bits) | np.minimum(np.asarray(parts[name], dtype=np.int64), (1 << bits) - 1)
+    return key
+
+
+def _tier(ask: Ask, machines: Longs) -> "Longs | int":
+    """Rank of each machine's lemon score among those that occur."""
+    if ask.lemons is None:
+        return 0
+    return np.asarray(np.unique(ask.lemons[machines], return_inverse=True)[1])
+
+
+def _without_image(ask: Ask, machines: Longs) -> "Bools | int":
+    if not ask.request.prefer:
+        return 0
+    return ~np.isin(machines, ask.rows_named(ask.request.prefer))
+
+
+def choose(shape: Shape, slots: Slots, liked: Preference, *, spread: bool) -> tuple[Longs, int]:
+    """The machines to use and their domain. Some domain of `slots` must have room.
+
+    First choice is a domain within which one rack is enough (with `spread`, racks play no part); among those the one
+    where the best machines leave the least broken and left over, then the one that is filled up most, then by name.
+    """
+    grouping, rows, needed = slots.grouping, slots.rows, shape.machines
+    part = grouping.domain[rows] if spread else grouping.part[rows]
+    parts = grouping.domains if spread else grouping.domain_of.size
+    counts = np.bincount(part, minlength=parts)
+    if (counts >= needed).any():
+        best, chosen = _tightest(grouping, rows, part, counts, counts >= needed, needed, liked)
+        return chosen, best if spread else int(grouping.domain_of[best])
+    return _across_racks(slots, counts, needed, liked)
+
+
+def _tightest(
+    grouping: Grouping,
+    rows: Longs,
+    part: Ints,
+    counts: Longs,
+    candidates: Bools,
+    needed: int,
+    liked: Preference,
+) -> tuple[int, Longs]:
+    """The best of the candidate parts, and its best machines."""
+    inside = np.flatnonzero(candidates[part])
+    where, position = part[inside].astype(np.int64), liked.position[grouping.machine[rows[inside]]]
+    ordered = np.sort((where << 24) | position)
+    where, position = ordered >> 24, ordered & 0xFFFFFF
+    size = np.where(candidates, counts, 0)
+    top = np.arange(where.size) - (np.cumsum(size) - size)[where] < needed
+    where, position = where[top], position[top]
+
+    def total(cost: "npt.NDArray[np.integer | np.bool_]") -> npt.NDArray[np.float64]:
+        return np.asarray(np.bincount(where, weights=cost[position], minlength=counts.size), dtype=np.float64)
+
+    best = _narrow(
+        np.flatnonzero(candidates),
+        total(liked.broken),
+        total(liked.left_over),
+        counts,
+        total(liked.suspects),
+    )
+    return best, liked.machines[position[where == best]]
+
+
+def _narrow(candidates: Longs, *costs: "npt.NDArray[np.integer | np.floating]") -> int:
+    """The candidate that is smallest in the first cost, among equals in the second, and so on; at last the first."""
+    for cost in costs:
+        if candidates.size == 1:
+            break
+        values = cost[candidates]
+        candidates = candidates[values == values.min()]
+    return int(candidates[0])
+
+
+def _across_racks(slots: Slots, counts: Longs, needed: int, liked: Preference) -> tuple[Longs, int]:
+    """No rack is enough: the domain that needs fewest; its fullest racks whole, the rest where it fits tightest."""
+    grouping, rows = slots.grouping, slots.rows
+    feasible = slots.counts >= needed
+    racks = _racks_needed(grouping, counts, feasible, needed)
+    candidates = feasible & (racks == racks[feasible].min())
+    domain, _ = _tightest(grouping, rows, grouping.domain[rows], slots.counts, candidates, needed, liked)
+    inside = rows[grouping.domain[rows] == domain]
+    position = np.sort(
+        (grouping.part[inside].astype(np.int64) << 24) | liked.position[grouping.machine[inside]]
+    )
+    part, position = position >> 24, position & 0xFFFFFF
+    start = starts(part)
+    size = lengths(start, part.size)
+    fullest = np.lexsort((position[start], -size))
+    whole, others = np.split(fullest, [int(racks[domain]) - 1])
+    rest = needed - int(size[whole].sum())
+    others = others[size[others] >= rest]
+    last = others[np.lexsort((position[start[others]], size[others]))[0]]
+    chosen = [position[start[rack] : start[rack] + size[rack]] for rack in whole]
+    chosen.append(position[start[last] : start[last] + rest])
+    return liked.machines[np.concatenate(chosen)], domain
+
+
+def _racks_needed(grouping: Grouping, counts: Longs, feasible: Bools, needed: int) -> Longs:
+    """(domains,): how many racks the gang needs at least; only meaningful for feasible domains."""
+    parts = np.flatnonzero((counts > 0) & feasible[grouping.domain_of])
+    domain, count = grouping.domain_of[parts].astype(np.int64), counts[parts]
+    ordered = np.sort((domain << 32) | (needed - count))
+    domain, count = ordered >> 32, needed - (ordered & 0xFFFFFFFF)
+    running = np.cumsum(count)
+    first = starts(domain)
+    before = np.repeat(running[first] - count[first], lengths(first, domain.size))
+    short = domain[running - before < needed]
+    return np.asarray(np.bincount(short, minlength=grouping.domains) + 1)

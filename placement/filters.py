@@ -1,0 +1,342 @@
+"""The rules: each says which machines it refuses for one group in one shape.
+
+A rule is run only when the request asks for it (`RULES`), returns a boolean array over all machines, True = refused,
+and never looks at what another rule said. Every rule is run on every machine; placement and explanation read the same
+arrays. What a rule concludes from hardware, labels and names alone is remembered until those change.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from placement.arrays import UNKNOWN, Bools, Ints, Longs, Words
+from placement.ask import Ask, GpuCounts
+from placement.facts import MachineState
+from placement.outcome import Rule, Shape
+from placement.topology import NO_PORT, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One group in one shape against one snapshot: what every rule is given."""
+
+    ask: Ask
+    shape: Shape
+
+    @property
+    def topology(self) -> Topology:
+        return self.ask.topology
+
+    @property
+    def gpus(self) -> GpuCounts:
+        return self.ask.gpus
+
+
+Check = Callable[[Trial], Bools]
+
+
+# Who may use the machine, and what the request itself admits.
+
+
+def pool_not_allowed(trial: Trial) -> Bools:
+    return _outside_pools(trial, trial.ask.request.allowed_pools)
+
+
+def not_in_pools(trial: Trial) -> Bools:
+    return _outside_pools(trial, trial.ask.group.selection.pools)
+
+
+def _outside_pools(trial: Trial, pools: frozenset[str] | None) -> Bools:
+    # The extra last entry is read by the index of machines in no pool.
+    outside = np.array([*(name not in (pools or ()) for name in trial.topology.pools), True])
+    return np.asarray(outside[trial.topology.pool])
+
+
+def not_named(trial: Trial) -> Bools:
+    return _all_but(trial, trial.ask.rows_named(trial.ask.group.selection.machines))
+
+
+def excluded(trial: Trial) -> Bools:
+    return ~_all_but(trial, trial.ask.rows_named(trial.ask.group.selection.exclude_machines))
+
+
+def same_run(trial: Trial) -> Bools:
+    return ~_all_but(trial, trial.ask.rows_named(trial.ask.request.occupied))
+
+
+def _all_but(trial: Trial, rows: Ints | Longs) -> Bools:
+    refused = np.ones(trial.topology.size, dtype=np.bool_)
+    refused[rows] = False
+    return refused
+
+
+def label_missing(trial: Trial) -> Bools:
+    pairs = tuple(trial.ask.group.selection.match_labels.items())
+    return _bits_missing(trial.topology.labels, trial.topology.label_pairs, pairs)
+
+
+def drive_missing(trial: Trial) -> Bools:
+    return _bits_missing(trial.topology.drives, trial.topology.drive_names, tuple(trial.ask.group.drives))
+
+
+def _bits_missing(words: Words, table: tuple[object, ...], wanted: tuple[object, ...]) -> Bools:
+    mask = np.zeros(words.shape[1], dtype=np.uint64)
+    for item in wanted:
+        if item not in table:
+            return np.ones(words.shape[0], dtype=np.bool_)
+        bit = table.index(item)
+        mask[bit // 64] |= np.uint64(1) << np.uint64(bit % 64)
+    return np.asarray(((words & mask) != mask).any(axis=1))
+
+
+# The machine's state.
+
+
+def _in_state(state: MachineState) -> Check:
+    def refused(trial: Trial) -> Bools:
+        return np.asarray((trial.ask.snapshot.state & np.uint8(state)) != 0)
+
+    return refused
+
+
+def not_ready(trial: Trial) -> Bools:
+    """Neither ready nor in a state that says why it is not."""
+    known = MachineState.READY | MachineState.UNREACHABLE | MachineState.QUARANTINED
+    return np.asarray((trial.ask.snapshot.state & np.uint8(known)) == 0)
+
+
+# RDMA ports. Only asked when the run asked for RDMA.
+
+
+def _over_kinds(ask: Ask, table: Ints, join: Callable[[Ints, Ints], Ints]) -> Ints:
+    joined = table[ask.kinds[0]]
+    for kind in ask.kinds[1:]:
+        joined = join(joined, table[kind])
+    return np.asarray(joined)
+
+
+def ports_present(ask: Ask) -> Ints:
+    """(machines,): ports of the kinds asked for, wherever they lead."""
+    return _over_kinds(ask, ask.topology.port_sums.present, np.add)
+
+
+def ports_usable(ask: Ask) -> Ints:
+    """(machines,): those on a known compute fabric."""
+    return _over_kinds(ask, ask.topology.port_sums.usable, np.add)
+
+
+def best_port_up(ask: Ask) -> Ints:
+    """(machines,): Gb/s of the fastest usable port that is up."""
+    return _over_kinds(ask, ask.topology.port_sums.best_up, np.maximum)
+
+
+def best_port_down(ask: Ask) -> Ints:
+    """(machines,): Gb/s of the fastest usable port that is down."""
+    return _over_kinds(ask, ask.topology.port_sums.best_down, np.maximum)
+
+
+def no_rdma_port(trial: Trial) -> Bools:
+    return np.asarray(ports_present(trial.ask) == 0)
+
+
+def port_no_fabric(trial: Trial) -> Bools:
+    return np.asarray((ports_present(trial.ask) > 0) & (ports_usable(trial.ask) == 0))
+
+
+def port_slow(trial: Trial) -> Bools:
+    """Ports are up and all too slow, or all too slow even if those that are down came up."""
+    ask = trial.ask
+    up, down = best_port_up(ask), best_port_down(ask)
+    slow = (up < ask.min_gbps) & ((up != NO_PORT) | (down < ask.min_gbps))
+    return np.asarray(slow & (ports_usable(ask) > 0))
+
+
+def port_down(trial: Trial) -> Bools:
+    """No port qualifies, and one that is down would (or none is up at all)."""
+    ask = trial.ask
+    up, down = best_port_up(ask), best_port_down(ask)
+    return np.asarray(
+        (up < ask.min_gbps) & ((down >= ask.min_gbps) | (up == NO_PORT)) & (ports_usable(ask) > 0)
+    )
+
+
+# Where the machine stands.
+
+
+def no_rack(trial: Trial) -> Bools:
+    return np.asarray(trial.topology.rack == UNKNOWN)
+
+
+def no_nvlink_domain(trial: Trial) -> Bools:
+    return np.asarray(trial.topology.nvlink_domain == UNKNOWN)
+
+
+def no_fabric(trial: Trial) -> Bools:
+    homeless = np.asarray(trial.topology.home_fabric == UNKNOWN)
+    spread, keep = trial.ask.group.spread == "fabric", trial.ask.group.keep_within == "fabric"
+    if spread and keep:
+        return homeless | _on_no_fabric(trial)
+    return homeless if spread else _on_no_fabric(trial)
+
+
+def _on_no_fabric(trial: Trial) -> Bools:
+    """On no named fabric. A machine whose ports qualify elsewhere only is on none either."""
+    ask, members, fabrics = trial.ask, trial.topology.members, trial.topology.fabrics
+    counts = fabrics.named[members.fabric]
+    if not ask.kinds:
+        return _all_but(trial, members.machine[counts & (members.gbps != NO_PORT)])
+    counts &= np.isin(fabrics.link[members.fabric], ask.kinds)
+    nowhere = _all_but(trial, members.machine[counts])
+    elsewhere = _all_but(trial, members.machine[counts & (members.gbps >= ask.min_gbps)])
+    return nowhere | (elsewhere & (best_port_up(ask) >= ask.min_gbps))
+
+
+# GPUs. Only asked when the run asked for GPUs.
+
+
+def no_gpus(trial: Trial) -> Bools:
+    return np.asarray(trial.topology.gpus_total == 0)
+
+
+def other_model(trial: Trial) -> Bools:
+    return np.asarray((trial.topology.gpus_total > 0) & (trial.gpus.of_model == 0))
+
+
+def too_few_gpus(trial: Trial) -> Bools:
+    of_model = trial.gpus.of_model
+    return np.asarray((of_model > 0) & (of_model < trial.shape.gpus))
+
+
+def gpu_memory(trial: Trial) -> Bools:
+    return np.asarray(trial.gpus.fitting < np.minimum(trial.gpus.of_model, trial.shape.gpus))
+
+
+def gpus_faulty(trial: Trial) -> Bools:
+    gpus, needed = trial.gpus, trial.shape.gpus
+    return np.asarray((gpus.fitting >= needed) & (gpus.fitting - gpus.faulty < needed))
+
+
+def gpus_busy(trial: Trial) -> Bools:
+    gpus, needed = trial.gpus, trial.shape.gpus
+    return np.asarray((gpus.free < needed) & (gpus.fitting >= needed) & (gpus.held > 0))
+
+
+def gpus_suspect(trial: Trial) -> Bools:
+    """Suspects stand in the way of healthy_only now, or would even if every run there had ended."""
+    gpus, needed = trial.gpus, trial.shape.gpus
+    never = gpus.fitting - gpus.faulty - gpus.suspect < needed
+    now = (gpus.free >= needed) & (gpus.free_healthy < needed)
+    return np.asarray((gpus.fitting >= needed) & (gpus.suspect > 0) & (never | now))
+
+
+# Cores and memory.
+
+
+def cpu_short(trial: Trial) -> Bools:
+    return np.asarray(trial.ask.snapshot.cpu_free < trial.ask.cpu_needed(trial.shape.gpus))
+
+
+def memory_short(trial: Trial) -> Bools:
+    return np.asarray(trial.ask.snapshot.memory_free < trial.ask.memory_needed(trial.shape.gpus))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """A rule that looks at the topology alone, and the part of the request that it reads; None: it is not asked."""
+
+    check: Check
+    reads: Callable[[Trial], Hashable | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """A rule that looks at what changes from pass to pass, and when it is asked."""
+
+    check: Check
+    asked: Callable[[Trial], bool]
+
+
+def _always(_: Trial) -> bool:
+    return True
+
+
+def _with_gpus(trial: Trial) -> bool:
+    return trial.shape.gpus > 0
+
+
+def _gpu_kind(trial: Trial) -> Hashable | None:
+    group = trial.ask.group
+    return (group.models, group.min_memory_bytes, trial.shape.gpus) if trial.shape.gpus else None
+
+
+def _ports(trial: Trial) -> Hashable | None:
+    return (trial.ask.kinds, trial.ask.min_gbps) if trial.ask.kinds else None
+
+
+def _fabric(trial: Trial) -> Hashable | None:
+    group = trial.ask.group
+    if "fabric" not in (group.keep_within, group.spread):
+        return None
+    return (group.keep_within, group.spread, trial.ask.kinds, trial.ask.min_gbps)
+
+
+def _rack(trial: Trial) -> Hashable | None:
+    return "rack" in (trial.ask.group.keep_within, trial.ask.group.spread) or None
+
+
+def _nvlink(trial: Trial) -> Hashable | None:
+    joins = trial.ask.group.interconnect == "nvlink" and trial.shape.machines > 1
+    return joins or trial.ask.group.keep_within == "nvlink_domain" or None
+
+
+RULES: Mapping[Rule, _Fixed | _Live] = {
+    Rule.POOL_NOT_ALLOWED: _Fixed(pool_not_allowed, lambda trial: trial.ask.request.allowed_pools),
+    Rule.NOT_IN_POOLS: _Fixed(not_in_pools, lambda trial: trial.ask.group.selection.pools),
+    Rule.NOT_NAMED: _Fixed(not_named, lambda trial: trial.ask.group.selection.machines),
+    Rule.LABEL_MISSING: _Fixed(
+        label_missing, lambda trial: frozenset(trial.ask.group.selection.match_labels.items()) or None
+    ),
+    Rule.EXCLUDED: _Fixed(excluded, lambda trial: trial.ask.group.selection.exclude_machines or None),
+    Rule.SAME_RUN: _Fixed(same_run, lambda trial: trial.ask.request.occupied or None),
+    Rule.NO_GPUS: _Fixed(no_gpus, _gpu_kind),
+    Rule.OTHER_MODEL: _Fixed(other_model, _gpu_kind),
+    Rule.GPU_MEMORY: _Fixed(gpu_memory, _gpu_kind),
+    Rule.TOO_FEW_GPUS: _Fixed(too_few_gpus, _gpu_kind),
+    Rule.DRIVE_MISSING: _Fixed(drive_missing, lambda trial: trial.ask.group.drives or None),
+    Rule.NO_RDMA_PORT: _Fixed(no_rdma_port, _ports),
+    Rule.PORT_NO_FABRIC: _Fixed(port_no_fabric, _ports),
+    Rule.NO_NVLINK_DOMAIN: _Fixed(no_nvlink_domain, _nvlink),
+    Rule.NO_FABRIC: _Fixed(no_fabric, _fabric),
+    Rule.NO_RACK: _Fixed(no_rack, _rack),
+    Rule.PORT_DOWN: _Fixed(port_down, _ports),
+    Rule.PORT_SLOW: _Fixed(port_slow, _ports),
+    Rule.QUARANTINED: _Live(_in_state(MachineState.QUARANTINED), _always),
+    Rule.UNREACHABLE: _Live(_in_state(MachineState.UNREACHABLE), _always),
+    Rule.NOT_READY: _Live(not_ready, _always),
+    Rule.GPUS_FAULTY: _Live(gpus_faulty, _with_gpus),
+    Rule.MEMORY_SHORT: _Live(memory_short, _always),
+    Rule.CPU_SHORT: _Live(cpu_short, _always),
+    Rule.GPUS_BUSY: _Live(gpus_busy, _with_gpus),
+    Rule.GPUS_SUSPECT: _Live(gpus_suspect, lambda trial: _with_gpus(trial) and trial.ask.group.healthy_only),
+    Rule.STALE_AGENT: _Live(_in_state(MachineState.STALE_AGENT), _always),
+    Rule.DRAINING: _Live(_in_state(MachineState.DRAINING), _always),
+    Rule.CORDONED: _Live(_in_state(MachineState.CORDONED), _always),
+}
+"""Every rule, and when it is asked."""
+
+
+def refused_by_rule(ask: Ask, shape: Shape) -> dict[Rule, Bools]:
+    """What every rule that the request asks for says about every machine."""
+    trial = Trial(ask, shape)
+    said: dict[Rule, Bools] = {}
+    for rule, entry in RULES.items():
+        if isinstance(entry, _Live):
+            if entry.asked(trial):
+                said[rule] = entry.check(trial)
+            continue
+        reads = entry.reads(trial)
+        if reads is not None:
+            said[rule] = ask.topology.remember((rule, reads), partial(entry.check, trial))
+    return said

@@ -1,0 +1,132 @@
+"""From machines to workers: rank order, GPUs, cores, memory and the RDMA ports of each."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from placement.arrays import UNKNOWN, Ints, Longs
+from placement.ask import Ask
+from placement.gpus import gpu_slots
+from placement.outcome import GroupPlacement, MachineOutcome, Rank, Score, Transport
+from placement.search import Found
+from placement.topology import INFINIBAND, Topology
+from placement.verdicts import Verdict
+
+
+def in_rank_order(topology: Topology, machines: Longs) -> Longs:
+    """Neighbours get neighbouring ranks: by fabric, rack, NVLink domain, the one with most workers first, then name."""
+    if machines.size == 1:
+        return machines
+    keys: list[Ints | Longs] = []
+    for place in (topology.home_fabric, topology.own_rack, topology.nvlink_domain):
+        where = place[machines]
+        if (where != where[0]).any():
+            _, inverse, count = np.unique(where, return_inverse=True, return_counts=True)
+            keys += [-count[inverse], where]
+    return np.asarray(machines[np.lexsort((machines, *reversed(keys)))])
+
+
+def workers_of(ask: Ask, found: Found, first_rank: int) -> tuple[Rank, ...]:
+    """The group's workers, ranks from `first_rank` on."""
+    topology, shape = ask.topology, found.shape
+    machines = in_rank_order(topology, found.machines)
+    slots = gpu_slots(ask, machines, shape.gpus)
+    rows = machines[:, None]
+    cpu = np.broadcast_to(ask.cpu_needed(shape.gpus), topology.size)[machines]
+    memory = np.broadcast_to(ask.memory_needed(shape.gpus), topology.size)[machines]
+    columns = zip(
+        machines.tolist(),
+        topology.ids[machines].tolist(),
+        topology.gpu_index[rows, slots].tolist(),
+        topology.gpu_id[rows, slots].tolist(),
+        cpu.tolist(),
+        memory.tolist(),
+        ports_of(ask, machines, found.fabric),
+        strict=True,
+    )
+    return tuple(
+        Rank(
+            rank=rank,
+            group=ask.index,
+            machine=machine,
+            machine_id=machine_id,
+            machine_name=topology.names[machine],
+            gpus=tuple(gpus),
+            gpu_ids=tuple(gpu_ids),
+            cpu_millicores=cores,
+            memory_bytes=size,
+            ports=ports,
+        )
+        for rank, (machine, machine_id, gpus, gpu_ids, cores, size, ports) in enumerate(columns, first_rank)
+    )
+
+
+def ports_of(ask: Ask, machines: Longs, fabric: int) -> list[tuple[str, ...]]:
+    """Per machine the ports for NCCL_IB_HCA: up, on this fabric and at least `min_gbps`; without `min_gbps` the
+    machine's fastest class of such ports."""
+    if fabric == UNKNOWN:
+        return [()] * machines.size
+    ports = ask.topology.ports
+    start, end = ports.start[machines], ports.start[machines + 1]
+    size = end - start
+    owner = np.repeat(np.arange(machines.size), size)
+    rows = np.arange(owner.size) - np.repeat(np.cumsum(size) - size, size) + np.repeat(start, size)
+    fits = ports.up[rows] & (ports.fabric[rows] == fabric) & (ports.gbps[rows] >= ask.min_gbps)
+    rows, owner = rows[fits], owner[fits]
+    if not ask.group.min_gbps:
+        fastest = np.zeros(machines.size, dtype=np.int32)
+        np.maximum.at(fastest, owner, ports.gbps[rows])
+        same = ports.gbps[rows] == fastest[owner]
+        rows, owner = rows[same], owner[same]
+    names = [ports.names[row] for row in rows.tolist()]
+    bounds = np.searchsorted(owner, np.arange(machines.size + 1)).tolist()
+    return [tuple(names[first:last]) for first, last in pairwise(bounds)]
+
+
+def group_placement(ask: Ask, found: Found, outcome: MachineOutcome, first_rank: int) -> GroupPlacement:
+    """Everything that is told about the group's place."""
+    topology = ask.topology
+    return GroupPlacement(
+        name=ask.group.name,
+        verdict=found.verdict,
+        transport=_transport(ask, found),
+        shape=found.shape,
+        fabric=None if found.fabric == UNKNOWN else topology.fabrics.names[found.fabric],
+        rack=_shared(topology.racks, topology.rack, found.machines),
+        nvlink_domain=_shared(topology.nvlink_domains, topology.nvlink_domain, found.machines),
+        ranks=workers_of(ask, found, first_rank),
+        score=_score(ask, found),
+        outcome=outcome,
+    )
+
+
+def _transport(ask: Ask, found: Found) -> Transport:
+    if found.fabric != UNKNOWN:
+        return "infiniband" if ask.topology.fabrics.link[found.fabric] == INFINIBAND else "roce"
+    if found.verdict is Verdict.NVLINK_DOMAIN:
+        return "nvlink"
+    if found.verdict is Verdict.ETHERNET or ask.group.interconnect == "ethernet":
+        return "ethernet"
+    return "none"
+
+
+def _shared(names: tuple[str, ...], place: Ints, machines: Longs) -> str | None:
+    """The name of the place where all these machines stand, if it is one."""
+    first = int(place[machines[0]])
+    return names[first] if first != UNKNOWN and bool((place[machines] == first).all()) else None
+
+
+def _score(ask: Ask, found: Found) -> Score:
+    snapshot, topology, machines, gpus = ask.snapshot, ask.topology, found.machines, found.shape.gpus
+    free = snapshot.free_healthy[machines] + snapshot.free_suspect[machines]
+    whole = free == topology.gpus_total[machines] - snapshot.faulty[machines]
+    suspects = np.maximum(gpus - ask.gpus.free_healthy[machines], 0)
+    return Score(
+        verdict=int(found.verdict),
+        machines=found.shape.machines,
+        lemon=0.0 if ask.lemons is None else float(ask.lemons[machines].max()),
+        racks=len(set(topology.own_rack[machines].tolist())),
+        broken=int((whole & (free > gpus)).sum()),
+        left_over=int((free - gpus).sum()),
+        suspects=int(suspects.sum()),
+    )

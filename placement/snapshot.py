@@ -1,0 +1,154 @@
+"""The cluster at one moment: the fixed `Topology` and the arrays that change as runs are placed and end."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placement.arrays import Bytes, Ints, Longs, read_only
+from placement.facts import MachineState
+from placement.topology import Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from placement.outcome import Placement, Rank
+
+GPU_PRESENT, GPU_HELD, GPU_SUSPECT, GPU_FAULTY = 1, 2, 4, 8
+"""Bits of `Snapshot.gpu_state`; 0: no GPU in that slot."""
+
+FREE_HEALTHY = GPU_PRESENT
+FREE_SUSPECT = GPU_PRESENT | GPU_SUSPECT
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All arrays are read-only; a change is a new snapshot that shares what did not change."""
+
+    topology: Topology
+    state: Bytes
+    """(machines,): `MachineState` bits."""
+    gpu_state: Bytes
+    """(machines, slots): GPU bits above."""
+    free_healthy: Ints
+    """(machines,): GPUs that are free and show no sign of a fault."""
+    free_suspect: Ints
+    """(machines,): GPUs that are free and show a warning sign."""
+    suspect: Ints
+    """(machines,): GPUs with a warning sign, free or held, faulty ones not counted."""
+    faulty: Ints
+    """(machines,): GPUs never to be used."""
+    cpu_free: Longs
+    """(machines,): millicores."""
+    memory_free: Longs
+    """(machines,): bytes."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Machine names, sorted: row i of every array is machine names[i]."""
+        return self.topology.names
+
+    @property
+    def gpus_free(self) -> Ints:
+        """(machines,): healthy and suspect ones."""
+        return np.asarray(self.free_healthy + self.free_suspect)
+
+    def take(self, placement: "Placement") -> "Snapshot":
+        """The cluster with this placement's workers on it."""
+        return self._move(placement.ranks, taken=True)
+
+    def give_back(self, placement: "Placement") -> "Snapshot":
+        """The cluster without these workers again."""
+        return self._move(placement.ranks, taken=False)
+
+    def release(
+        self, machine: str, gpus: "Iterable[int]", cpu_millicores: int, memory_bytes: int
+    ) -> "Snapshot":
+        """The cluster after some worker there has ended. `gpus` are indices on the machine."""
+        row = self.topology.row_of[machine]
+        slots = np.flatnonzero(np.isin(self.topology.gpu_index[row], list(gpus)))
+        return self._with(
+            np.full(slots.size, row),
+            slots,
+            np.array([row]),
+            -np.array([cpu_millicores]),
+            -np.array([memory_bytes]),
+        )
+
+    def emptied(self, *, repaired: bool) -> "Snapshot":
+        """The cluster without any run; with `repaired` also with every machine ready, every GPU and port sound."""
+        lost = GPU_HELD | (GPU_SUSPECT | GPU_FAULTY if repaired else 0)
+        gpu_state = self.gpu_state & np.uint8(0xFF ^ lost)
+        topology = self.topology.repaired if repaired else self.topology
+        state = np.full_like(self.state, MachineState.READY) if repaired else self.state
+        return from_gpu_state(
+            topology,
+            state=state,
+            gpu_state=gpu_state,
+            cpu_free=topology.cpu_total,
+            memory_free=topology.memory_total,
+        )
+
+    def _move(self, ranks: "tuple[Rank, ...]", *, taken: bool) -> "Snapshot":
+        rows = np.array([rank.machine for rank in ranks])
+        sign = 1 if taken else -1
+        owner = np.repeat(rows, [len(rank.gpus) for rank in ranks])
+        index = np.array([gpu for rank in ranks for gpu in rank.gpus], dtype=np.int64)
+        slots = (self.topology.gpu_index[owner] == index[:, None]).argmax(axis=1) if index.size else index
+        return self._with(
+            owner,
+            slots,
+            rows,
+            sign * np.array([rank.cpu_millicores for rank in ranks]),
+            sign * np.array([rank.memory_bytes for rank in ranks]),
+            held=taken,
+        )
+
+    def _with(
+        self, owner: Longs, slots: Longs, rows: Longs, cpu: Longs, memory: Longs, *, held: bool = False
+    ) -> "Snapshot":
+        """A copy in which those GPUs are held or not and those amounts (positive: taken) have moved."""
+        gpu_state, cpu_free, memory_free = (
+            self.gpu_state.copy(),
+            self.cpu_free.copy(),
+            self.memory_free.copy(),
+        )
+        if held:
+            gpu_state[owner, slots] |= GPU_HELD
+        else:
+            gpu_state[owner, slots] &= 0xFF ^ GPU_HELD
+        cpu_free[rows] -= cpu
+        memory_free[rows] -= memory
+        free_healthy, free_suspect = self.free_healthy.copy(), self.free_suspect.copy()
+        free_healthy[rows] = (gpu_state[rows] == FREE_HEALTHY).sum(axis=1)
+        free_suspect[rows] = (gpu_state[rows] == FREE_SUSPECT).sum(axis=1)
+        return replace(
+            self,
+            gpu_state=read_only(gpu_state),
+            free_healthy=read_only(free_healthy),
+            free_suspect=read_only(free_suspect),
+            cpu_free=read_only(cpu_free),
+            memory_free=read_only(memory_free),
+        )
+
+
+def from_gpu_state(
+    topology: Topology, *, state: Bytes, gpu_state: Bytes, cpu_free: Longs, memory_free: Longs
+) -> Snapshot:
+    """A snapshot whose per-machine GPU counts are counted from `gpu_state`."""
+    sound = (gpu_state & GPU_FAULTY) == 0
+
+    def count(mask: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> Ints:
+        return read_only(mask.sum(axis=1, dtype=np.int32))
+
+    return Snapshot(
+        topology=topology,
+        state=read_only(state),
+        gpu_state=read_only(gpu_state),
+        free_healthy=count(gpu_state == FREE_HEALTHY),
+        free_suspect=count(gpu_state == FREE_SUSPECT),
+        suspect=count(((gpu_state & GPU_SUSPECT) != 0) & sound),
+        faulty=count(~sound),
+        cpu_free=read_only(cpu_free),
+        memory_free=read_only(memory_free),
+    )
