@@ -1,0 +1,195 @@
+"""The runtime bubblewrap: no daemon and no images, a worker sees this machine's own files, read-only."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent.config import Config
+from agent.files import file_replace
+from agent.journal import Entry, Facts
+from agent.messages import explained
+from agent.ports import PortTakenError, port_hold
+from agent.runtime import NotPrepared
+from agent.sandbox import contents, joined, sandbox_options
+from agent.spare import Spare, supervisor_start
+from agent.users import user_find
+from wire.agent_messages import Assignment
+
+
+@dataclass(frozen=True)
+class Places:
+    """What supervisors and the agent agree on."""
+
+    events: Path
+    heard: Path
+    boot_id: str
+
+
+class Bubblewrap:
+    name = "bubblewrap"
+
+    def __init__(
+        self,
+        config: Config,
+        places: Places,
+        address: Callable[[], str],
+        port_taken: Callable[[int], None],
+    ) -> None:
+        self._config = config
+        self._places = places
+        self._address = address
+        self._port_taken = port_taken
+        self._bwrap = shutil.which("bwrap") or "/usr/bin/bwrap"
+        self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+        self._spare = Spare()
+
+    def open(self) -> None:
+        self._spare.fill()
+
+    def close(self) -> None:
+        self._spare.close()
+
+    def version(self) -> str:
+        try:
+            done = subprocess.run([self._bwrap, "--version"], capture_output=True, check=True, timeout=10)
+        except (OSError, subprocess.SubprocessError):
+            return "bubblewrap is missing"
+        return done.stdout.decode().strip()
+
+    def limits(self) -> tuple[str, ...]:
+        said = (
+            "bubblewrap limits neither the memory nor the processor time of a worker.",
+            "Images are ignored: workers see this machine's own files, read-only.",
+        )
+        if os.geteuid() == 0:
+            return (*said, "The agent runs as root, and so do its workers: they can read root's files.")
+        return said
+
+    def facts(self, entry: Entry) -> Facts:
+        # The process before the directory: what an ended supervisor has written is then all there.
+        running = self._is_running(entry)
+        facts = entry.facts()
+        return replace(facts, alive=True) if running and facts.exit is None else facts
+
+    def _is_running(self, entry: Entry) -> bool:
+        """A supervisor that this agent started; it may not have locked yet. Reaps it when it has ended."""
+        with self._lock:
+            supervisor = self._supervisors.get(entry.id)
+            if supervisor is None:
+                return False
+            if supervisor.poll() is None:
+                return True
+            del self._supervisors[entry.id]
+            return False
+
+    def release(self, entry: Entry) -> None:
+        with self._lock:
+            supervisor = self._supervisors.pop(entry.id, None)
+        if supervisor is not None:
+            supervisor.wait()
+
+    def prepare(self, entry: Entry) -> None:
+        assignment = entry.assignment
+        if assignment is None:
+            raise NotPrepared(entry.flaw)
+        if not assignment.command:
+            raise NotPrepared(
+                "No command is given, and the runtime bubblewrap has no image with one. Set `command`."
+            )
+        files = contents(assignment, name=self._config.name, address=self._address())
+        (entry.path / "files").mkdir(mode=0o700, exist_ok=True)
+        for number, (_, _, data) in enumerate(files):
+            (entry.path / "files" / str(number)).write_bytes(data)
+        options = sandbox_options(self._config, assignment, files)
+        (entry.path / "sandbox.args").write_bytes(joined(options))
+        (entry.path / "command.args").write_bytes(joined([assignment.command, *assignment.args]))
+        with ExitStack() as stack:
+            held = self._port(assignment)
+            if held:
+                stack.enter_context(held)
+            settings = self._launch_settings(entry, assignment, len(files))
+            file_replace(entry.path / "launch", settings, sync=False)
+            self._launch(entry, held)
+
+    def _port(self, assignment: Assignment) -> socket.socket | None:
+        if assignment.rendezvous_port is None:
+            return None
+        try:
+            return port_hold(assignment.rendezvous_port)
+        except PortTakenError:
+            self._port_taken(assignment.rendezvous_port)
+            raise NotPrepared(f"port {assignment.rendezvous_port} is in use on {self._config.name}") from None
+
+    def _launch_settings(self, entry: Entry, assignment: Assignment, files: int) -> bytes:
+        user = user_find(assignment.user)
+        settings: dict[str, object] = {
+            "id": entry.id,
+            "boot": self._places.boot_id,
+            "events": self._places.events,
+            "heard": self._places.heard,
+            "bwrap": self._bwrap,
+            "files": files,
+            "uid": user.uid if user else "",
+            "gid": user.gid if user else "",
+            "groups": ",".join(map(str, user.groups)) if user else "",
+            "stop_signal": signal_number(assignment.stop_signal),
+            "stop_grace": assignment.stop_grace_seconds,
+            "time_limit": assignment.time_limit_seconds or "",
+            "cut_off": assignment.stop_when_cut_off_seconds or "",
+        }
+        return "".join(f"{key}={value}\n" for key, value in settings.items()).encode()
+
+    def _launch(self, entry: Entry, held: socket.socket | None) -> None:
+        descriptor = held.fileno() if held else None
+        supervisor = self._spare.send(entry.path, descriptor) or supervisor_start(entry.path, descriptor)
+        with self._lock:
+            self._supervisors[entry.id] = supervisor
+
+    def start(self, entry: Entry) -> None:
+        entry.order_write("start 0 0")
+
+    def stop(self, entry: Entry) -> None:
+        assignment = entry.assignment
+        if assignment is None:
+            entry.order_write(f"stop {int(signal.SIGTERM)} 30")
+            return
+        entry.order_write(f"stop {signal_number(assignment.stop_signal)} {assignment.stop_grace_seconds}")
+
+    def clear(self, entry: Entry, facts: Facts) -> bool:
+        left = entry.leftovers(facts, self._places.boot_id)
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return not left
+
+    def lost_because(self, entry: Entry) -> str:
+        if entry.flaw:
+            return entry.flaw
+        if entry.boot_id() != self._places.boot_id:
+            return "The machine was restarted while the worker ran."
+        return "The worker's supervisor was killed, and the worker with it."
+
+    def explain(self, entry: Entry, message: str) -> str:
+        return explained(message, entry.assignment, machine=self._config.name)
+
+
+def signal_number(name: str) -> int:
+    """ "SIGTERM", "TERM" or "15". Raises NotPrepared."""
+    try:
+        if name.isdecimal():
+            return int(signal.Signals(int(name)))
+        return int(signal.Signals[name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"])
+    except (KeyError, ValueError):
+        raise NotPrepared(
+            f"{name} is no signal. Set `stop_signal` to one such as SIGTERM or SIGINT."
+        ) from None

@@ -1,0 +1,84 @@
+"""The state directory and `agent.json` in it: what `join` writes and `run` reads."""
+
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agent.files import file_replace
+
+CONFIG_NAME = "agent.json"
+
+
+class ConfigError(Exception):
+    """A state directory that can't be used; the message says what to do."""
+
+
+class Config(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    server: str
+    credential: str
+    name: str
+    cluster: str = ""
+    runtime: Literal["docker", "bubblewrap"] = "bubblewrap"
+    simulate: str | None = None
+    """Path of an inventory file that this machine pretends to have."""
+    address: str | None = None
+    """What other machines reach this one by; None: the address of the route to the console."""
+    hide: tuple[str, ...] = ()
+    """Further files and directories that no worker may see, such as other agents' state."""
+    state: Path = Path()
+
+    def hidden(self) -> tuple[str, ...]:
+        return (str(self.state), *self.hide)
+
+
+def state_default() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/lib/astraeus-agent")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "astraeus-agent"
+
+
+def config_write(state: Path, config: Config) -> None:
+    """Mode 0600, as the credential in it is worth this machine. Raises ConfigError."""
+    text = json.dumps(config.model_dump(exclude={"state"}), indent=2) + "\n"
+    try:
+        file_replace(state / CONFIG_NAME, text.encode())
+    except OSError as error:
+        raise ConfigError(f"{state / CONFIG_NAME} can't be written: {error.strerror}.") from error
+
+
+def config_read(state: Path) -> Config:
+    """Raises ConfigError."""
+    path = state / CONFIG_NAME
+    try:
+        config = Config.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{state} holds no agent. Run `astraeus-agent join --server URL --token TOKEN --state-dir {state}`."
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}.") from error
+    except ValidationError as error:
+        fields = ", ".join(".".join(map(str, flaw["loc"])) or "the document" for flaw in error.errors())
+        raise ConfigError(f"{path} is damaged ({fields}). Remove it and join again.") from error
+    return config.model_copy(update={"state": state.resolve()})
+
+
+def state_prepare(state: Path) -> Path:
+    """The directory, made if need be, for this user only. Raises ConfigError."""
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        resolved = state.resolve()
+        if not os.access(resolved, os.W_OK):
+            raise ConfigError(f"{resolved} can't be written by this user. Choose another with --state-dir.")
+    except OSError as error:
+        raise ConfigError(
+            f"{state} can't be made: {error.strerror}. Choose another with --state-dir."
+        ) from error
+    if any(character in str(resolved) for character in "\n\r\0"):
+        raise ConfigError("The state directory's path may have no line breaks.")
+    return resolved

@@ -1,0 +1,124 @@
+"""The command line `astraeus-agent`."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent import VERSION
+from agent.config import ConfigError, config_read, state_default
+
+DESCRIPTION = "Runs this machine's workers for an Astraeus console."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
+    arguments = _parser().parse_args(argv)
+    _log_to_stderr(verbose=arguments.verbose)
+    commands = {"join": _join, "run": _run, "check": _check}
+    return commands[arguments.command](arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="astraeus-agent", description=DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"astraeus-agent {VERSION}")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--state-dir",
+        type=Path,
+        default=state_default(),
+        help="where the agent keeps its state (%(default)s)",
+    )
+    common.add_argument("--verbose", action="store_true", help="log more")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _join_arguments(
+        commands.add_parser("join", parents=[common], help="make this machine one of a console's")
+    )
+    commands.add_parser("run", parents=[common], help="work, until SIGTERM; workers go on without the agent")
+    commands.add_parser("check", parents=[common], help="say what is missing on this machine")
+    return parser
+
+
+def _join_arguments(join: argparse.ArgumentParser) -> None:
+    join.add_argument("--server", required=True, metavar="URL", help="the console's address")
+    join.add_argument("--token", required=True, help="a join token, from Machines, Join a machine")
+    join.add_argument("--name", help="the machine's name (its host name)")
+    join.add_argument(
+        "--runtime", choices=("docker", "bubblewrap"), default="bubblewrap", help="(%(default)s)"
+    )
+    join.add_argument("--simulate", type=Path, metavar="FILE", help="pretend to have the inventory in FILE")
+    join.add_argument("--address", help="what other machines reach this one by (its route to the console)")
+    join.add_argument(
+        "--hide",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="keep PATH from workers (repeatable)",
+    )
+    join.add_argument("--run", action="store_true", help="go on as `run`")
+
+
+def _join(arguments: argparse.Namespace) -> int:
+    from agent.join import JoinError, Joining, join
+
+    joining = Joining(
+        server=arguments.server,
+        token=arguments.token,
+        state=arguments.state_dir,
+        name=arguments.name,
+        runtime=arguments.runtime,
+        simulate=arguments.simulate,
+        address=arguments.address,
+        hide=tuple(arguments.hide),
+    )
+    try:
+        config = join(joining)
+    except JoinError as error:
+        return _failed(str(error))
+    print(f"{config.name} joined cluster {config.cluster}")  # noqa: T201 - the command's answer
+    if arguments.run:
+        return _run(arguments)
+    print(f"Start it with: astraeus-agent run --state-dir {config.state}")  # noqa: T201
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from agent.daemon import agent_run
+
+    try:
+        agent_run(config_read(arguments.state_dir))
+    except ConfigError as error:
+        return _failed(str(error))
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from agent.check import check, checks_table
+
+    checks = check(arguments.state_dir)
+    print(checks_table(checks))  # noqa: T201
+    return 1 if any(found.verdict == "missing" for found in checks) else 0
+
+
+def _failed(message: str) -> int:
+    print(f"astraeus-agent: {message}", file=sys.stderr)  # noqa: T201
+    return 1
+
+
+class _OneLine(logging.Formatter):
+    """Time, level, message; a traceback is folded into its line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).replace("\n", "\\n")
+
+
+def _log_to_stderr(*, verbose: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        _OneLine("%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    )
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
+    for noisy in ("httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

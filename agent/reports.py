@@ -1,0 +1,121 @@
+"""An assignment's report to the console, from the facts about it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast, get_args
+
+from agent.journal import Facts
+from agent.reconcile import Phase
+from wire.agent_messages import Assignment, AssignmentReport, Exit, Note
+
+_SIGNAL_NAMES = {2: "SIGINT", 9: "SIGKILL", 10: "SIGUSR1", 12: "SIGUSR2", 15: "SIGTERM"}
+_KINDS = get_args(Exit.model_fields["kind"].annotation)
+_REASONS = {
+    "stopped": "Stop ordered",
+    "time_limit": "Time limit reached",
+    "cut_off": "The console was out of reach for too long",
+}
+_SURVIVES_SECONDS = 60
+_MESSAGE_LENGTH = 500
+
+
+def report_of(
+    name: str,
+    assignment: Assignment | None,
+    wanted: Phase,
+    facts: Facts,
+    *,
+    log_size: int,
+    now: float,
+) -> AssignmentReport:
+    """`name` is the assignment's id; `assignment` may be unknown (a damaged journal)."""
+    try:
+        return _report(name, assignment, wanted, facts, log_size, now)
+    except (ValueError, TypeError):  # records that are JSON, but not ours
+        damaged = {"kind": "lost", "message": "The agent's records of this worker are damaged."}
+        readable = replace(facts, state={}, exit=damaged if facts.exit is not None else None)
+        return _report(name, assignment, wanted, readable, log_size, now)
+
+
+def _report(
+    name: str, assignment: Assignment | None, wanted: Phase, facts: Facts, log_size: int, now: float
+) -> AssignmentReport:
+    state = facts.exit or facts.state
+    return AssignmentReport(
+        id=name,
+        state=_state(wanted, facts),
+        detail=_detail(facts, now),
+        ready_at=_number(state, "ready_at"),
+        started_at=_number(state, "started_at") if _has_run(facts) else None,
+        ended_at=_number(state, "ended_at"),
+        exit=_exit(facts.exit) if facts.exit is not None else None,
+        gone=facts.exit is not None,
+        log_size=log_size,
+        notes=tuple(_notes(assignment, state)),
+    )
+
+
+def _detail(facts: Facts, now: float) -> str:
+    """A process that SIGKILL doesn't end hangs in the kernel, mostly in a driver or on a dead file server."""
+    killed = _number(facts.state, "killed_at")
+    if facts.exit is None and killed is not None and now - killed >= _SURVIVES_SECONDS:
+        return f"Still there {_SURVIVES_SECONDS} s after SIGKILL"
+    return ""
+
+
+def _state(wanted: Phase, facts: Facts) -> Any:
+    if facts.exit is not None:
+        return "ended"
+    if facts.phase == "stopping" or wanted == "stop":
+        return "stopping"
+    return {"prepared": "ready", "running": "running"}.get(facts.phase, "preparing")
+
+
+def _has_run(facts: Facts) -> bool:
+    if facts.exit is not None:
+        return facts.exit.get("code") is not None or facts.exit.get("phase") in ("running", "stopping")
+    return facts.phase in ("running", "stopping")
+
+
+def _exit(record: Mapping[str, Any]) -> Exit:
+    kind = record.get("kind")
+    return Exit(
+        kind=cast("Any", kind) if kind in _KINDS else "lost",
+        code=record.get("code"),
+        signal=record.get("signal"),
+        out_of_memory=bool(record.get("out_of_memory")),
+        message=str(record.get("message") or "")[:_MESSAGE_LENGTH],
+    )
+
+
+def _notes(assignment: Assignment | None, state: Mapping[str, Any]) -> list[Note]:
+    """Lines for the worker's History; the numbers name them, so a note keeps its number for good."""
+    notes: list[Note] = []
+    if state.get("ready_at"):
+        files = len(assignment.files) if assignment else 0
+        mounted = f", {files} config{'' if files == 1 else 's'} mounted" if files else ""
+        took = float(state.get("prepare_seconds") or 0) * 1000
+        notes.append(Note(number=0, at=state["ready_at"], text=f"Sandbox prepared in {took:.0f} ms{mounted}"))
+    if state.get("stopping_at"):
+        notes.append(Note(number=1, at=state["stopping_at"], text=_stop_text(state)))
+    if state.get("killed_at"):
+        grace = float(state.get("stop_grace") or 0)
+        notes.append(
+            Note(number=2, at=state["killed_at"], text=f"Killed with SIGKILL after {grace:g} s of grace")
+        )
+    return notes
+
+
+def _stop_text(state: Mapping[str, Any]) -> str:
+    signum, grace = int(state.get("stop_signal") or 0), float(state.get("stop_grace") or 0)
+    reason = _REASONS.get(str(state.get("reason")), "Stop ordered")
+    return f"{reason}: {signal_name(signum)} sent, SIGKILL follows after {grace:g} s"
+
+
+def signal_name(signum: int) -> str:
+    return _SIGNAL_NAMES.get(signum, f"signal {signum}")
+
+
+def _number(state: Mapping[str, Any], key: str) -> float | None:
+    value = state.get(key)
+    return float(value) if isinstance(value, int | float) else None
