@@ -1,0 +1,75 @@
+"""`./dev test` and `./dev bench`: a program with a PostgreSQL and a Redis of its own."""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from console.local import interruption
+from console.local.errors import LocalError
+from console.local.instance import ROOT, first_free
+from console.local.keeper import run_kept
+from console.local.services import Services, local_services
+
+_BENCH = "import importlib, sys; sys.exit(importlib.import_module(sys.argv[1]).main(sys.argv[2:]))"
+
+
+def test(arguments: Sequence[str]) -> int:
+    """Runs pytest; its exit status is ours."""
+    return run_kept(
+        lambda: _run([sys.executable, "-m", "pytest", *arguments], command="test"), foreground=True
+    )
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """Runs `main(arguments)` of the module benchmarks/<name>.py; its result is the exit status."""
+    if not arguments or arguments[0] not in benchmarks():
+        raise LocalError(
+            f"Usage: ./dev bench NAME [OPTIONS], where NAME is one of: {', '.join(benchmarks())}."
+        )
+    name, *options = arguments
+    argv = [sys.executable, "-c", _BENCH, f"benchmarks.{name}", *options]
+    return run_kept(lambda: _run(argv, command="bench"), foreground=True)
+
+
+def benchmarks() -> list[str]:
+    return sorted(p.stem for p in (ROOT / "benchmarks").glob("*.py") if not p.name.startswith("_"))
+
+
+def _run(argv: Sequence[str], *, command: str) -> int:
+    with (
+        first_free(command, command=command) as instance,
+        local_services(instance, durable=False) as services,
+    ):
+        return call(argv, environment(services, instance.directory))
+
+
+def environment(services: Services, directory: Path) -> dict[str, str]:
+    """What the console's settings need, on top of the person's own environment."""
+    return {
+        **os.environ,
+        **services.env,
+        "ASTRAEUS_SECRET_KEY": os.environ.get("ASTRAEUS_SECRET_KEY") or secrets.token_urlsafe(48),
+        "ASTRAEUS_HASHED_STATIC": "0",
+        "ASTRAEUS_STATIC_ROOT": str(directory / "static"),
+        "ASTRAEUS_LOCAL_DIRECTORY": str(directory),
+    }
+
+
+def call(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Runs a program in the clone with our terminal; Ctrl-C is its business, a SIGTERM to us is passed on."""
+    program = subprocess.Popen(argv, cwd=ROOT, env=dict(env))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        status = program.wait()
+    except interruption.Interrupted:
+        program.terminate()
+        try:
+            program.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            program.kill()
+        raise
+    return status if status >= 0 else 128 - status
