@@ -1,0 +1,121 @@
+"""Errors as pages. `page` wraps every view: sign-in first, then refusals become pages of their own."""
+
+import logging
+import secrets
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+
+from common.errors import DomainError, NotFound
+from common.problem import problem_response
+from console.context import theme_of
+
+log = logging.getLogger(__name__)
+P = ParamSpec("P")
+PageView = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+KEPT_FIELD = "document"
+"""Name of the field whose text is handed back when it can't be taken now."""
+
+
+def page(view: PageView[P]) -> PageView[P]:
+    """A page for people who are signed in."""
+
+    @wraps(view)
+    def wrapped(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not request.user.is_authenticated:
+            return signed_out(request)
+        if "\0" in request.path:
+            return refused(request, NotFound())
+        if _has_nul(request):
+            return render(request, "400.html", status=400)
+        try:
+            response = view(request, *args, **kwargs)
+        except DomainError as error:
+            return refused(request, error)
+        # One address answers with the page or with its fragments: no cache may mix them up.
+        response.headers["Vary"] = ", ".join(filter(None, [response.headers.get("Vary"), "HX-Request"]))
+        response.headers.setdefault("Cache-Control", "no-cache, private")
+        return response
+
+    return wrapped
+
+
+def is_api(request: HttpRequest) -> bool:
+    """Programs get problem+json, whatever failed."""
+    return request.path.startswith("/api/")
+
+
+def _has_nul(request: HttpRequest) -> bool:
+    """NUL is no character of PostgreSQL's texts, and no person types one. Documents have a check of their own."""
+    forms = ((request.GET, ""), (request.POST, KEPT_FIELD))
+    return any(
+        "\0" in value for form, but in forms for name in form if name != but for value in form.getlist(name)
+    )
+
+
+def is_fragment(request: HttpRequest) -> bool:
+    return request.headers.get("HX-Request") == "true"
+
+
+def signed_out(request: HttpRequest) -> HttpResponse:
+    """To the sign-in page and back; a text that was sent is kept on a page of its own."""
+    if is_fragment(request):
+        return HttpResponse("You were signed out.", status=401, content_type="text/plain")
+    if KEPT_FIELD in request.POST:
+        return kept(request, "You were signed out.", status=401)
+    return redirect_to_login(request.get_full_path() if request.method == "GET" else request.path)
+
+
+def kept(request: HttpRequest, why: str, *, status: int) -> HttpResponse:
+    context = {"why": why, "text": request.POST.get(KEPT_FIELD, ""), "action": request.path}
+    return render(request, "errors/kept.html", context, status=status)
+
+
+def refused(request: HttpRequest, error: DomainError) -> HttpResponse:
+    if is_fragment(request):
+        return HttpResponse(error.message, status=error.status, content_type="text/plain; charset=utf-8")
+    template = {404: "404.html", 403: "403.html"}.get(error.status, "errors/refused.html")
+    return render(request, template, {"error": error}, status=error.status)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001 - Django's signature
+    if is_api(request):
+        return problem_response(400, "Bad request", "The request can't be read.", errors=[])
+    return render(request, "400.html", status=400)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001 - Django's signature
+    if is_api(request):
+        return problem_response(404, "No such address", f"The API has no {request.path}.", errors=[])
+    if is_fragment(request):
+        return HttpResponse("Nothing here that you may see.", status=404, content_type="text/plain")
+    return render(request, "404.html", status=404)
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001 - Django's signature
+    return render(request, "403.html", status=403)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """The page was older than the sign-in. Text sent by our own page is kept; others' text is not shown back."""
+    log.warning("CSRF check failed for %s: %s", request.path, reason)
+    if request.headers.get("Sec-Fetch-Site") == "same-origin" and KEPT_FIELD in request.POST:
+        return kept(request, "You have signed in again since this page was opened.", status=403)
+    return render(request, "errors/stale.html", status=403)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Reads nothing from the database: it may be what failed."""
+    reference = f"{secrets.token_hex(2)}-{secrets.token_hex(2)}"
+    log.error("reference %s: %s %s failed", reference, request.method, request.path, exc_info=True)
+    if is_api(request):
+        detail = f"This failed on our side; nothing was changed. Reference {reference}."
+        return problem_response(500, "This failed on our side", detail, errors=[])
+    context = {"reference": reference, "theme": theme_of(request)}
+    return HttpResponse(render_to_string("500.html", context), status=500)

@@ -1,0 +1,44 @@
+"""A log's bytes as plain lines for pages without JavaScript. static/js/log.js does the same and adds colours."""
+
+import re
+from dataclasses import dataclass
+
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
+)
+"""ANSI sequences: CSI, OSC (titles, links), DCS and the like, two-character ones."""
+_ERROR = re.compile(
+    r"\b(traceback \(most recent|\w*error:|fatal|killed\b|cuda error|nccl warn|nccl error|segmentation fault)",
+    re.IGNORECASE,
+)
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_TAB = 0x09
+_MARKS: dict[int, int | str] = {
+    **{code: 0x2400 + code for code in range(0x20) if code != _TAB},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
+    **{ord(character): f"⟨U+{ord(character):04X}⟩" for character in _BIDI},
+}
+LONGEST_LINE = 4000
+"""Characters of one line that a page shows; the download has all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: str
+    error: bool
+
+
+def log_lines(data: bytes) -> list[Line]:
+    """The lines of a piece of a log: sequences dropped, overwritten text folded, control characters as marks."""
+    text = data.decode("utf-8", errors="replace")
+    lines = text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    return [_line(line) for line in lines]
+
+
+def _line(raw: str) -> Line:
+    folded = raw.rstrip("\r").rpartition("\r")[2]
+    plain = _ESCAPES.sub("", folded).translate(_MARKS)
+    return Line(plain[:LONGEST_LINE], bool(_ERROR.search(plain)))

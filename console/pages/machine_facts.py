@@ -1,0 +1,264 @@
+"""What the machines' pages read: GPUs with their holders, where a machine is and how that is known."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from django.urls import reverse
+
+from common.errors import NotFound
+from console.pages.scope import Scope
+from console.pages.words import TIMES, gpu_counts, plural, ranges
+from machines.models import Gpu, Machine, MachineLabel, RdmaPort
+from machines.states import (
+    FABRIC_LABEL,
+    NVLINK_DOMAIN_LABEL,
+    RACK_LABEL,
+    TOPOLOGY_LABELS,
+    LinkLayer,
+    MachineState,
+)
+from runs.models import Allocation, Assignment
+
+PLACES = {"fabric": FABRIC_LABEL, "rack": RACK_LABEL, "nvlink-domain": NVLINK_DOMAIN_LABEL}
+TITLES = {"fabric": "Fabric", "rack": "Rack", "nvlink-domain": "NVLink domain"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Fabric, rack or NVLink domain of a machine, and how it is known."""
+
+    slug: str
+    value: str
+    found: str
+    """What the machine itself reports; shown beside a value that a person set."""
+    how: str
+    """`found: subnet manager 0x…c1, 8 ports`, `not found`; for a set value see `set_by`."""
+    set_by: str
+    set_at: datetime | None
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.slug]
+
+    @property
+    def key(self) -> str:
+        return PLACES[self.slug]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a GPU; `address` is empty for what the reader may not see."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    gpu: Gpu
+    holder: Holder | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHere:
+    name: str
+    address: str
+    state: str
+    since: datetime
+    gpus: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRow:
+    """A machine as a line of the list."""
+
+    machine: Machine
+    gpus: list[Gpu]
+    held: frozenset[int]
+    counts: str
+    models: str
+    fabric: Place
+    rack: Place
+
+
+def machines_for_display(machines: QuerySet[Machine]) -> QuerySet[Machine]:
+    return machines.select_related("pool", "cluster__organization").prefetch_related(
+        "gpus", "labels", "rdma_ports__fabric"
+    )
+
+
+def machine_find(scope: Scope, name: str) -> Machine:
+    """The cluster's machine of this name, with all that its page shows. Raises NotFound."""
+    found = machines_for_display(Machine.objects.filter(cluster=scope.cluster, name=name)).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def machine_rows(machines: Iterable[Machine]) -> list[MachineRow]:
+    """`machines` as loaded by `machines_for_display`."""
+    loaded = list(machines)
+    held = frozenset(
+        Allocation.objects.filter(machine__in=loaded, released_at=None, gpu__isnull=False).values_list(
+            "gpu_id", flat=True
+        )
+    )
+    return [_row(machine, held) for machine in loaded]
+
+
+def _row(machine: Machine, held: frozenset[int]) -> MachineRow:
+    gpus = gpus_present(machine)
+    places = places_of(machine)
+    return MachineRow(
+        machine=machine,
+        gpus=gpus,
+        held=held,
+        counts=gpu_counts(gpus, held),
+        models=models_words(gpus),
+        fabric=places["fabric"],
+        rack=places["rack"],
+    )
+
+
+def gpus_present(machine: Machine) -> list[Gpu]:
+    return [gpu for gpu in machine.gpus.all() if gpu.present]
+
+
+def models_words(gpus: Iterable[Gpu]) -> str:
+    """How many of each model, joined by commas."""
+    counts = Counter(gpu.model for gpu in gpus)
+    return ", ".join(f"{count} {TIMES} {model}" for model, count in counts.items())
+
+
+def places_of(machine: Machine) -> dict[str, Place]:
+    labels = {(label.key, label.found): label for label in machine.labels.all()}
+    found = {
+        "fabric": _fabric_found(machine),
+        "rack": ("", "not found"),
+        "nvlink-domain": _nvlink_found(machine),
+    }
+    return {slug: _place(slug, labels, *found[slug]) for slug in PLACES}
+
+
+def _place(slug: str, labels: dict[tuple[str, bool], MachineLabel], found: str, how: str) -> Place:
+    key = PLACES[slug]
+    reported = labels.get((key, True))
+    if reported is not None and reported.value:
+        found, how = reported.value, "found: reported by the machine"
+    said = labels.get((key, False))
+    if said is None:
+        return Place(slug, found, found, how, "", None)
+    return Place(slug, said.value, found, how, said.set_by or "someone", said.set_at)
+
+
+def _fabric_found(machine: Machine) -> tuple[str, str]:
+    """The fabric of most of its InfiniBand ports, by their subnet managers."""
+    ports = [port for port in machine.rdma_ports.all() if port.link_layer == LinkLayer.INFINIBAND]
+    counts = Counter(port.fabric for port in ports if port.fabric)
+    if not counts:
+        return "", "not found" if ports else "not found: no InfiniBand port"
+    [(fabric, count), *others] = counts.most_common()
+    also = f", also on {', '.join(other.name for other, _ in others)}" if others else ""
+    if fabric.guessed:
+        return fabric.name, f"found, a guess: the subnet manager's GUID is not known{also}"
+    return fabric.name, f"found: subnet manager {_shortened(fabric.key)}, {plural(count, 'port')}{also}"
+
+
+def _shortened(key: str) -> str:
+    """`0x…c1`: the end tells two subnet managers apart."""
+    return f"{key[:2]}…{key[-2:]}" if len(key) > 8 else key  # noqa: PLR2004 - short ones stay whole
+
+
+def _nvlink_found(machine: Machine) -> tuple[str, str]:
+    domains = sorted({gpu.nvlink_domain for gpu in gpus_present(machine) if gpu.nvlink_domain})
+    if len(domains) != 1:
+        return "", "not found" if not domains else "not found: its GPUs are in several"
+    return domains[0], "found: reported by its GPUs"
+
+
+def labels_other(machine: Machine) -> list[MachineLabel]:
+    """Labels beside those of topology; one that a person set hides one that was found."""
+    ordered = sorted(machine.labels.all(), key=lambda label: (label.key, not label.found))
+    by_key = {label.key: label for label in ordered if label.key not in TOPOLOGY_LABELS}
+    return list(by_key.values())
+
+
+def gpu_rows(machine: Machine, scope: Scope) -> list[GpuRow]:
+    """By index; GPUs that are gone but still held too."""
+    allocations = (
+        Allocation.objects.filter(machine=machine, released_at=None, gpu__isnull=False)
+        .select_related("assignment__worker", "assignment__attempt__run__workspace__organization")
+        .order_by("gpu_id")
+    )
+    holders = {each.gpu_id: _holder(each.assignment, scope) for each in allocations}
+    return [
+        GpuRow(gpu, holders.get(gpu.id)) for gpu in machine.gpus.all() if gpu.present or gpu.id in holders
+    ]
+
+
+def _may_see(assignment: Assignment, scope: Scope) -> bool:
+    return assignment.attempt.run.workspace_id in {each.id for each in scope.workspaces}
+
+
+def _holder(assignment: Assignment, scope: Scope) -> Holder:
+    if not _may_see(assignment, scope):
+        return Holder("another workspace", "")
+    return Holder(assignment.worker.name, _worker_address(assignment))
+
+
+def _worker_address(assignment: Assignment) -> str:
+    workspace = assignment.attempt.run.workspace
+    parts: dict[str, Any] = {
+        "organization": workspace.organization.slug,
+        "workspace": workspace.slug,
+        "worker": assignment.worker.name,
+    }
+    return reverse("worker", kwargs=parts)
+
+
+def workers_here(machine: Machine, scope: Scope) -> list[WorkerHere]:
+    """Workers that may still be there; what the reader may not see is neither named nor counted."""
+    held = (
+        Assignment.objects.held()
+        .filter(machine=machine)
+        .select_related("worker", "attempt__run__workspace__organization")
+        .prefetch_related("allocations__gpu")
+        .order_by("placed_at")
+    )
+    return [
+        WorkerHere(
+            name=each.worker.name,
+            address=_worker_address(each),
+            state=each.state,
+            since=each.placed_at,
+            gpus=ranges(allocation.gpu.index for allocation in each.allocations.all() if allocation.gpu),
+        )
+        for each in held
+        if _may_see(each, scope)
+    ]
+
+
+def state_words(machine: Machine) -> tuple[str, datetime | None, str]:
+    """Around a time: (`by ops`, when, `: “changing a cable”`)."""
+    match machine.state:
+        case MachineState.CORDONED:
+            reason = f": “{machine.cordon_reason}”" if machine.cordon_reason else ""
+            return f"by {machine.cordoned_by}", machine.cordoned_at, reason
+        case MachineState.DRAINING:
+            return "takes no new work since", machine.draining_at, ""
+        case MachineState.UNREACHABLE if machine.last_seen_at is None:
+            return "its agent has not been heard yet; joined", machine.created_at, ""
+        case MachineState.UNREACHABLE:
+            return "not heard from; noticed", machine.unreachable_at, ""
+        case MachineState.QUARANTINED:
+            return "until an owner decides; since", machine.quarantined_at, ""
+        case _:
+            return "takes work", None, ""
+
+
+def ports_of(machine: Machine) -> list[RdmaPort]:
+    return list(machine.rdma_ports.all())

@@ -1,0 +1,176 @@
+"""The Runs page."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.http import HttpRequest, HttpResponse
+from django.http.request import QueryDict
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console.pages.errors import is_fragment, page
+from console.pages.scope import workspace_scope
+from placement import words
+from runs.models import Run, RunAttempt
+from runs.presentation import run_reason
+from runs.states import RunState
+from tenancy.models import Workspace
+
+PAGE_SIZE = 50
+LARGEST_ID = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What the address asks for."""
+
+    state: str
+    owner: str
+    label: str
+    text: str
+
+    def any(self) -> bool:
+        return bool(self.state or self.owner or self.label or self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as a line of the list."""
+
+    run: Run
+    reason: str
+    gpus: int
+    network: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    rows: list[RunRow]
+    newer: int | None
+    """Cursor of the page before, None on the first."""
+    older: int | None
+
+    @property
+    def shown(self) -> str:
+        return ",".join(str(row.run.id) for row in self.rows)
+
+    @property
+    def newest(self) -> int:
+        return self.rows[0].run.id if self.rows else 0
+
+
+@page
+@require_safe
+def run_list(request: HttpRequest, organization: str, workspace: str) -> HttpResponse:
+    scope = workspace_scope(request, organization, workspace)
+    assert scope.workspace is not None  # noqa: S101 - for mypy: workspace_scope sets it
+    filters = filters_read(request.GET)
+    runs = runs_filtered(Run.objects.of(scope.workspace), filters)
+    if is_fragment(request):
+        context = _live(request, scope.workspace, runs)
+        return render(request, "runs/list.html#live", {**context, "scope": scope})
+    everything = Run.objects.of(scope.workspace)
+    context = {
+        "scope": scope,
+        "section": "runs",
+        "filters": filters,
+        "states": list(RunState),
+        "owners": sorted(filter(None, everything.values_list("created_by__username", flat=True).distinct())),
+        "queued": everything.waiting().count(),
+        "page": runs_page(runs, request.GET),
+        "any_runs": filters.any() or None,
+    }
+    return render(request, "runs/list.html", context)
+
+
+def _live(request: HttpRequest, workspace: Workspace, runs: QuerySet[Run]) -> dict[str, Any]:
+    """The rows that the page shows, as they are now, and how many have come since."""
+    ids = [int(each) for each in request.GET.get("shown", "").split(",") if _is_id(each)][:PAGE_SIZE]
+    newest = request.GET.get("newest", "0")
+    fresh = runs.filter(id__gt=int(newest)).count() if _is_id(newest) else 0
+    address = request.GET.copy()
+    for name in ("shown", "newest"):
+        address.pop(name, None)
+    return {
+        "address": f"{request.path}?{address.urlencode()}" if address else request.path,
+        "rows": [_row(run) for run in _for_rows(Run.objects.of(workspace).filter(id__in=ids))],
+        "fresh": fresh,
+        "oob": True,
+    }
+
+
+def filters_read(params: QueryDict) -> Filters:
+    state = params.get("state", "")
+    return Filters(
+        state=state if state in RunState.values else "",
+        owner=params.get("owner", "").strip()[:150],
+        label=params.get("label", "").strip()[:400],
+        text=params.get("text", "").strip()[:100],
+    )
+
+
+def runs_filtered(runs: QuerySet[Run], filters: Filters) -> QuerySet[Run]:
+    if filters.state:
+        runs = runs.filter(state=filters.state)
+    if filters.owner:
+        runs = runs.filter(created_by__username=filters.owner)
+    if filters.label:
+        key, equals, value = filters.label.partition("=")
+        runs = runs.filter(labels__contains={key: value}) if equals else runs.filter(labels__has_key=key)
+    if filters.text:
+        runs = runs.filter(name__icontains=filters.text)
+    return runs
+
+
+def runs_page(runs: QuerySet[Run], params: QueryDict) -> RunPage:
+    """Newest first. `before` and `after` are ids: pages stay where they are while runs come and go."""
+    before, after = params.get("before", ""), params.get("after", "")
+    if _is_id(after):
+        found = list(_for_rows(runs.filter(id__gt=int(after))).order_by("id")[: PAGE_SIZE + 1])
+        more_newer, more_older = len(found) > PAGE_SIZE, True
+        found = found[:PAGE_SIZE][::-1]
+    else:
+        older_than = int(before) if _is_id(before) else LARGEST_ID
+        found = list(_for_rows(runs.filter(id__lt=older_than)).order_by("-id")[: PAGE_SIZE + 1])
+        more_newer, more_older = _is_id(before), len(found) > PAGE_SIZE
+        found = found[:PAGE_SIZE]
+    return RunPage(
+        rows=[_row(run) for run in found],
+        newer=found[0].id if found and more_newer else None,
+        older=found[-1].id if found and more_older else None,
+    )
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) < LARGEST_ID
+
+
+def _for_rows(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """What a row needs. Documents may hold megabytes of files: only their numbers are read."""
+    network = RunAttempt.objects.filter(run=OuterRef("id")).order_by("-number").values("network")[:1]
+    return (
+        runs.select_related("cluster", "created_by")
+        .defer("document", "submitted")
+        .annotate(
+            network=Subquery(network),
+            gpus=F("document__spec__task_template__requested_resources__gpu_requests__count"),
+            groups=F("document__spec__worker_groups"),
+        )
+        .order_by("-id")
+    )
+
+
+def _row(run: Any) -> RunRow:
+    placed = run.network if run.state != RunState.PENDING else None
+    return RunRow(
+        run=run,
+        reason=run_reason(run),
+        gpus=run.gpus or _gpus_of_groups(run.groups or []),
+        network=words.verdict_words(placed) if placed else "",
+    )
+
+
+def _gpus_of_groups(groups: list[dict[str, Any]]) -> int:
+    wanted = [group["task_template"]["requested_resources"].get("gpu_requests") or {} for group in groups]
+    return sum(each.get("count", 0) for each in wanted)

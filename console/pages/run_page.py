@@ -1,0 +1,179 @@
+"""A run's page, and what one may do with it there: stop, restart, delete, each with a question first."""
+
+import json
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
+
+from console.pages.errors import is_fragment, page
+from console.pages.explanation import explanation_key, explanation_of
+from console.pages.log_text import Line, log_lines
+from console.pages.scope import Scope, workspace_scope
+from console.pages.selectors import RunView, run_view
+from console.pages.words import plural, request_words
+from runs import services
+from runs.logs import log_pieces, log_tail_offset
+from runs.models import Assignment, Run
+from runs.states import RUN_ENDED, RunState
+from tenancy.models import Workspace
+from tenancy.roles import Permission
+from wire.spec import validate_document
+
+LOG_LINES = 20
+
+
+@page
+@require_safe
+def run_page(request: HttpRequest, organization: str, workspace: str, cluster: str, run: str) -> HttpResponse:
+    scope = workspace_scope(request, organization, workspace)
+    view = run_view(_workspace(scope), cluster, run)
+    context = {
+        "scope": scope,
+        "section": "runs",
+        "view": view,
+        "run": view.run,
+        "explanation": explanation_of(view.run),
+        "explanation_key": explanation_key(view.run),
+    }
+    if is_fragment(request):
+        return render(request, "runs/run.html#live", {**context, "oob": True})
+    first = view.first.assignment if view.first else None
+    context |= {
+        "request_words": request_words(validate_document(view.run.document)),
+        "specification": json.dumps(view.run.document, indent=2, ensure_ascii=False),
+        "log": log_tail(first, LOG_LINES) if first else [],
+        "log_address": log_address(scope, view.first.worker.name) if view.first else "",
+    }
+    return render(request, "runs/run.html", context)
+
+
+def log_tail(assignment: Assignment, lines: int) -> list[Line]:
+    """The last lines, for pages without JavaScript."""
+    start = log_tail_offset(assignment, lines)
+    data = b"".join(piece.data for piece in log_pieces(assignment.id, start, limit=256 * 1024))
+    return log_lines(data)[-lines:]
+
+
+def log_address(scope: Scope, worker: str) -> str:
+    """Of the log as a stream (console/streams/logs.py)."""
+    return f"/api/v1/o/{scope.organization.slug}/w/{_workspace(scope).slug}/workers/{worker}/logs"
+
+
+def run_address(run: Run) -> str:
+    """`run` with its workspace, organization and cluster loaded."""
+    workspace = run.workspace
+    parts = {
+        "organization": workspace.organization.slug,
+        "workspace": workspace.slug,
+        "cluster": run.cluster.slug,
+        "run": run.name,
+    }
+    return reverse("run", kwargs=parts)
+
+
+@page
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_stop(request: HttpRequest, organization: str, workspace: str, cluster: str, run: str) -> HttpResponse:
+    scope, view = _to_change(request, organization, workspace, cluster, run)
+    if request.method == "POST":
+        services.run_stop(run=view.run, actor=scope.actor)
+        messages.success(request, f"{view.run.name} is being stopped.")
+        return redirect(run_address(view.run))
+    question = f"Stop {view.run.name}?"
+    return _confirm(request, scope, view, question, stop_words(view), "Stop run", "Keep running")
+
+
+@page
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_restart(
+    request: HttpRequest, organization: str, workspace: str, cluster: str, run: str
+) -> HttpResponse:
+    scope, view = _to_change(request, organization, workspace, cluster, run)
+    if request.method == "POST":
+        services.run_restart(run=view.run, actor=scope.actor)
+        messages.success(request, f"{view.run.name} goes back into the queue.")
+        return redirect(run_address(view.run))
+    attempt = view.run.attempt_no
+    text = f"Attempt {attempt + 1} goes into the queue; the log of attempt {attempt} is kept."
+    if view.run.state not in RUN_ENDED:
+        text = f"{stop_words(view)} {text}"
+    question = f"Restart {view.run.name}?"
+    return _confirm(request, scope, view, question, text, "Restart run", "Cancel", danger=not view.ended)
+
+
+def _confirm(
+    request: HttpRequest,
+    scope: Scope,
+    view: RunView,
+    question: str,
+    text: str,
+    yes: str,
+    no: str,
+    *,
+    danger: bool = True,
+) -> HttpResponse:
+    context = {
+        "scope": scope,
+        "section": "runs",
+        "run": view.run,
+        "question": question,
+        "text": text,
+        "yes": yes,
+        "no": no,
+        "danger": danger,
+        "back": run_address(view.run),
+    }
+    return render(request, "runs/confirm.html", context)
+
+
+@page
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_delete(
+    request: HttpRequest, organization: str, workspace: str, cluster: str, run: str
+) -> HttpResponse:
+    scope, view = _to_change(request, organization, workspace, cluster, run)
+    typed = request.POST.get("name", "").strip()
+    if request.method == "POST" and typed == view.run.name:
+        services.run_delete(run=view.run, actor=scope.actor)
+        gone = services.run_remove(view.run.id)
+        name = view.run.name
+        messages.success(request, f"{name} deleted." if gone else f"{name} stops first; then it is deleted.")
+        return redirect("runs", organization=organization, workspace=workspace)
+    context = {
+        "scope": scope,
+        "section": "runs",
+        "run": view.run,
+        "stops_first": not view.ended,
+        "typed": typed,
+        "wrong": request.method == "POST",
+        "back": run_address(view.run),
+    }
+    return render(request, "runs/delete.html", context, status=422 if context["wrong"] else 200)
+
+
+def _to_change(
+    request: HttpRequest, organization: str, workspace: str, cluster: str, run: str
+) -> tuple[Scope, RunView]:
+    scope = workspace_scope(request, organization, workspace, Permission.WRITE_RUNS)
+    return scope, run_view(_workspace(scope), cluster, run)
+
+
+def stop_words(view: RunView) -> str:
+    """What a stop costs: `Both workers get SIGTERM and 30 s, then SIGKILL. 16 GPUs become free.`"""
+    if view.run.state == RunState.PENDING:
+        return "It leaves the queue; nothing runs yet."
+    document = validate_document(view.run.document)
+    template = document.groups()[0].template
+    count = len(view.workers)
+    who = {1: "Its worker gets", 2: "Both workers get"}.get(count, f"All {count} workers get")
+    gpus = sum(len(row.assignment.launch.get("gpu_uuids", [])) for row in view.workers if row.assignment)
+    free = f" {plural(gpus, 'GPU')} become{'s' if gpus == 1 else ''} free." if gpus else ""
+    return f"{who} {template.stop_signal} and {template.stop_grace_seconds} s, then SIGKILL.{free}"
+
+
+def _workspace(scope: Scope) -> Workspace:
+    assert scope.workspace is not None  # noqa: S101 - for mypy: workspace_scope sets it
+    return scope.workspace

@@ -1,0 +1,146 @@
+"""What the pages read: composed from runs and machines, in a fixed number of queries."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from common.errors import NotFound
+from console.pages.words import gpus_words
+from placement import words
+from runs.models import Allocation, Assignment, Run, RunAttempt, Worker
+from runs.presentation import assignment_shown, run_reason, runs_for_display, worker_reason
+from runs.reasons import word
+from runs.states import RUN_ENDED, RunState
+from tenancy.models import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A point of the timeline. `at` is None while it lies ahead."""
+
+    name: str
+    at: datetime | None
+    took: float | None
+    """Seconds since the step before."""
+    now: bool
+    """The run is on its way here."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    worker: Worker
+    reason: str
+    machine: str
+    gpus: str
+    assignment: Assignment | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    at: datetime
+    attempt: int
+    state: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run with everything that its page shows."""
+
+    run: Run
+    reason: str
+    attempt: RunAttempt | None
+    network: str
+    workers: list[WorkerRow]
+    steps: list[Step]
+    events: list[EventRow] = field(default_factory=list)
+
+    @property
+    def ended(self) -> bool:
+        return self.run.state in RUN_ENDED
+
+    @property
+    def waits(self) -> bool:
+        return self.run.state == RunState.PENDING
+
+    @property
+    def first(self) -> WorkerRow | None:
+        return self.workers[0] if self.workers else None
+
+
+EVENTS_SHOWN = 200
+
+
+def run_view(workspace: Workspace, cluster: str, name: str) -> RunView:
+    """Raises NotFound."""
+    found = runs_for_display(Run.objects.of(workspace)).filter(name=name, cluster__slug=cluster).first()
+    if found is None:
+        raise NotFound
+    return run_compose(found)
+
+
+def run_compose(run: Run) -> RunView:
+    """`run` as loaded by `runs_for_display`."""
+    ranked: list[Worker] = getattr(run, "ranked", [])
+    attempt = next(iter(getattr(run, "newest_attempts", ())), None)
+    placed = attempt if run.state != RunState.PENDING else None
+    shown = {worker.id: assignment_shown(worker, run) for worker in ranked}
+    gpus = gpu_indices([each for each in shown.values() if each])
+    return RunView(
+        run=run,
+        reason=run_reason(run),
+        attempt=placed,
+        network=words.verdict_words(placed.network) if placed else "",
+        workers=[_worker_row(worker, run, shown[worker.id], gpus) for worker in ranked],
+        steps=timeline(run, placed),
+        events=events_rows(run.events.order_by("-id")[:EVENTS_SHOWN]),
+    )
+
+
+def _worker_row(
+    worker: Worker, run: Run, assignment: Assignment | None, gpus: dict[str, list[int]]
+) -> WorkerRow:
+    return WorkerRow(
+        worker=worker,
+        reason=worker_reason(worker, run),
+        machine=assignment.machine.name if assignment else "",
+        gpus=gpus_words(gpus[str(assignment.id)]) if assignment else "",
+        assignment=assignment,
+    )
+
+
+def gpu_indices(assignments: Iterable[Assignment]) -> dict[str, list[int]]:
+    """Assignment id → indices of the GPUs that it holds or held."""
+    found: dict[str, list[int]] = defaultdict(list)
+    rows = Allocation.objects.filter(assignment__in=list(assignments), gpu__isnull=False)
+    for assignment_id, index in rows.values_list("assignment_id", "gpu__index").order_by("gpu__index"):
+        found[str(assignment_id)].append(index)
+    return found
+
+
+def events_rows(newest_first: Iterable[Any]) -> list[EventRow]:
+    """Events in the order in which they happened."""
+    rows = [EventRow(each.at, each.attempt_no, each.state, word(each.reason)) for each in newest_first]
+    return rows[::-1]
+
+
+def timeline(run: Run, attempt: RunAttempt | None) -> list[Step]:
+    """queued → placed → ready → running, and the end once there is one."""
+    points: list[tuple[str, datetime | None]] = [
+        ("queued", run.queued_at),
+        ("placed", attempt.placed_at if attempt else None),
+        ("ready", attempt.opened_at if attempt else None),
+        ("running", attempt.running_at if attempt else None),
+    ]
+    if run.state in RUN_ENDED:
+        points = [point for point in points if point[1] is not None]
+        points.append((run.state.lower(), run.ended_at))
+    steps: list[Step] = []
+    before: datetime | None = None
+    for name, at in points:
+        took = (at - before).total_seconds() if at and before else None
+        steps.append(Step(name, at, took, now=at is None and before is not None))
+        before = at
+    return steps

@@ -1,0 +1,72 @@
+/* Keyboard: single keys, silent in fields, and they can be switched off. */
+"use strict";
+
+(() => {
+  const STORE = "astraeus.keys";
+  const PREFIX_MS = 1200;
+  const help = document.getElementById("help");
+  const box = document.getElementById("keys-on");
+  let prefixedAt = 0;
+
+  const on = () => localStorage.getItem(STORE) !== "off";
+  if (box) {
+    box.checked = on();
+    box.addEventListener("change", () => localStorage.setItem(STORE, box.checked ? "on" : "off"));
+  }
+
+  const follow = (id) => document.getElementById(id)?.click();
+
+  function step(by) {
+    const links = [...document.querySelectorAll("a.row-link")];
+    if (!links.length) return;
+    const index = links.indexOf(document.activeElement);
+    const next = index < 0 ? (by > 0 ? 0 : links.length - 1) : index + by;
+    links[Math.min(Math.max(next, 0), links.length - 1)].focus();
+  }
+
+  function search() {
+    const field = document.getElementById("search");
+    const visible = field && field.offsetParent ? field : document.getElementById("f-text");
+    visible?.focus();
+    visible?.select();
+  }
+
+  const KEYS = {
+    "/": search,
+    "?": () => help?.showModal(),
+    n: () => follow("go-new"),
+    j: () => step(1),
+    k: () => step(-1),
+    g: () => {
+      prefixedAt = Date.now();
+    },
+  };
+  const AFTER_G = { r: () => follow("go-runs"), m: () => follow("go-machines") };
+
+  function cancel(target) {
+    const menu = document.querySelector("details.menu[open]");
+    if (menu) {
+      menu.open = false;
+      menu.querySelector("summary").focus();
+      return;
+    }
+    const scope = target.closest("form") || document;
+    scope.querySelector("[data-cancel]")?.click();
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
+      cancel(event.target);
+      return;
+    }
+    if (!on() || document.querySelector("dialog[open]")) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    const prefixed = Date.now() - prefixedAt < PREFIX_MS;
+    const action = (prefixed && AFTER_G[event.key]) || KEYS[event.key];
+    if (!action) return;
+    if (event.key !== "g") prefixedAt = 0;
+    event.preventDefault();
+    action();
+  });
+})();

@@ -1,0 +1,116 @@
+"""One small world for all page tests, and browsers of its people."""
+
+import os
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from playwright.sync_api import sync_playwright
+
+from tests import factories
+
+CHROMIUM = "/usr/bin/chromium"
+CHROMIUM_ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def static_root():
+    """whitenoise warns when nothing was collected, and a warning is an error here."""
+    Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
+
+
+@pytest.fixture
+def house(db):
+    return factories.house_make()
+
+
+@pytest.fixture
+def ana(house):
+    """Signed in as the organization's owner."""
+    return signed_in(house.ana)
+
+
+@pytest.fixture
+def bea(house):
+    """Signed in as the workspace's editor."""
+    return signed_in(house.bea)
+
+
+@pytest.fixture
+def vic(house):
+    """Signed in as the workspace's viewer."""
+    return signed_in(house.vic)
+
+
+@pytest.fixture
+def cyd(house):
+    """Signed in as a stranger."""
+    return signed_in(house.cyd)
+
+
+def signed_in(user):
+    client = Client()
+    client.force_login(user, backend="allauth.account.auth_backends.AuthenticationBackend")
+    return client
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Debian's Chromium; it talks to nobody but the test's own server."""
+    # Playwright's event loop runs in this thread, and Django would refuse the tests' own queries beside it.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def browse(chromium, live_server):
+    """`browse(user, **options)`: a page of a fresh browser in which `user` is signed in (None: nobody is)."""
+    contexts = []
+
+    def start(user=None, *, theme=None, **options):
+        context = chromium.new_context(base_url=live_server.url, **options)
+        contexts.append(context)
+        context.set_default_timeout(10_000)
+        if user is not None:
+            session = signed_in(user).cookies[settings.SESSION_COOKIE_NAME].value
+            context.add_cookies([cookie(live_server, settings.SESSION_COOKIE_NAME, session)])
+        if theme is not None:
+            context.add_cookies([cookie(live_server, "theme", theme)])
+        page = context.new_page()
+        page.errors = []
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.on("console", lambda message: note(page, message))
+        # The streams are an ASGI matter; tests/console tests them.
+        page.route("**/live/**", lambda route: route.fulfill(status=204))
+        page.route(
+            "**/logs?*", lambda route: route.fulfill(status=200, body="", headers={"X-Log-Offset": "0"})
+        )
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+
+
+def note(page, message):
+    """Keeps what a Content Security Policy or a broken script prints."""
+    if message.type == "error" and "Failed to load resource" not in message.text:
+        page.errors.append(message.text)
+
+
+def cookie(live_server, name, value):
+    return {"name": name, "value": value, "url": live_server.url}

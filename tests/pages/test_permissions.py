@@ -1,0 +1,112 @@
+"""Every page, every kind of person: what one may not see is 404, what one may see but not do 403."""
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern
+
+from console.pages import urls
+from tests import factories as make
+
+W = "/o/acme/w/vision"
+RUN = f"{W}/jobs/main/ddp-resnet50"
+M = "/o/acme/clusters/main/machines"
+
+READ, WRITE, LOOK, OPERATE, ANYONE = "read", "write", "look", "operate", "anyone"
+ALLOWED = {
+    READ: {"ana", "bea", "vic"},
+    WRITE: {"ana", "bea"},
+    LOOK: {"ana", "bea", "vic"},
+    OPERATE: {"ana"},
+}
+TABLE = {
+    "runs": (f"{W}/jobs", READ),
+    "run_new": (f"{W}/jobs/new", WRITE),
+    "run": (RUN, READ),
+    "run_stop": (f"{RUN}/stop", WRITE),
+    "run_restart": (f"{RUN}/restart", WRITE),
+    "run_delete": (f"{RUN}/delete", WRITE),
+    "worker": (f"{W}/workers/ddp-resnet50-0", READ),
+    "machines": (M, LOOK),
+    "machine_add": (f"{M}/add", OPERATE),
+    "machine": (f"{M}/gpu-01", LOOK),
+    "machine_label": (f"{M}/gpu-01/label", OPERATE),
+    "machine_cordon": (f"{M}/gpu-01/cordon", OPERATE),
+    "machine_uncordon": (f"{M}/gpu-01/uncordon", OPERATE),
+}
+FOR_ANYONE = {
+    "home",
+    "theme",
+    "demo_login",
+    "account_login",
+    "account_logout",
+    "account_change_password",
+    "account_inactive",
+}
+ONLY_POST = {"machine_label"}
+
+
+@pytest.fixture
+def world(house):
+    make.machine_make(house, "gpu-01")
+    make.run_pending(house)
+    return house
+
+
+def test_every_address_is_in_the_table():
+    names = {pattern.name for pattern in urls.urlpatterns if isinstance(pattern, URLPattern)}
+    assert names == set(TABLE) | FOR_ANYONE
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("person", ["ana", "bea", "vic"])
+def test_members(world, person, name, request):
+    address, need = TABLE[name]
+    client = request.getfixturevalue(person)
+    answer = client.post(address) if name in ONLY_POST else client.get(address)
+    allowed = 422 if name in ONLY_POST else 200
+    assert answer.status_code == (allowed if person in ALLOWED[need] else 403)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_stranger_finds_nothing(world, cyd, name):
+    address, _ = TABLE[name]
+    for answer in (cyd.get(address), cyd.post(address)):
+        assert answer.status_code in {404, 405}
+        # The address itself is what they typed.
+        assert "ddp-resnet50" not in answer.content.decode().replace(address, "")
+    fragment = cyd.get(address, headers={"HX-Request": "true"})
+    assert fragment.status_code in {404, 405}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_nobody_is_asked_to_sign_in(world, name):
+    address, _ = TABLE[name]
+    for answer in (Client().get(address), Client().post(address)):
+        assert answer.status_code == 302
+        assert answer["Location"].startswith("/accounts/login/?next=")
+
+
+@pytest.mark.parametrize("name", [name for name, (_, need) in TABLE.items() if need in {WRITE, OPERATE}])
+def test_a_viewers_post_changes_nothing(world, vic, name):
+    from runs.models import Run
+    from tenancy.models import AuditEvent
+
+    before = AuditEvent.objects.count()
+    assert vic.post(TABLE[name][0], {"name": "ddp-resnet50", "document": "{}"}).status_code == 403
+    assert Run.objects.get().wanted == "run"
+    assert AuditEvent.objects.count() == before
+
+
+def test_a_viewer_sees_no_buttons_that_do_nothing(world, vic):
+    for address in (f"{W}/jobs", RUN, M, f"{M}/gpu-01"):
+        page = vic.get(address).content.decode()
+        for word in ("New run</a>", ">Stop</a>", ">Delete</a>", ">Edit</a>", ">Cordon</a>", "Add a machine"):
+            assert word not in page
+
+
+def test_losing_a_role_takes_effect_at_once(world, bea):
+    from tenancy.models import Membership
+
+    assert bea.get(RUN).status_code == 200
+    Membership.objects.filter(user=world.bea).delete()
+    assert bea.get(RUN).status_code == 404
