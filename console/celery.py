@@ -27,6 +27,7 @@ app.conf.beat_schedule = {
     "attempts": sweep("runs.tasks.attempts_sweep", 2),
     "clusters": sweep("runs.tasks.clusters_sweep", 2),
     "wake": sweep("machines.tasks.machines_wake_lagging", 2),
+    "two_agents": sweep("machines.tasks.two_agents_forget", 5),
     "unreachable": sweep("machines.tasks.machines_sweep_silent", 5),
     "lost": sweep("runs.tasks.assignments_sweep_lost", 5),
     "deleted": sweep("runs.tasks.runs_sweep_deleted", 5),

@@ -10,8 +10,8 @@ from django.utils import timezone
 from common.secrets import secret_digest
 from machines.inventory import inventory_store
 from machines.models import Machine, MachineCredential
+from machines.services import machines_revise
 from machines.signals import cluster_changed
-from machines.states import LOST_AFTER_SECONDS
 from wire.agent_messages import SyncRequest
 
 TWO_AGENTS_HOLD = timedelta(seconds=60)
@@ -38,6 +38,23 @@ def credential_machine(value: str) -> int | None:
     )
 
 
+def absence_counts(machine_id: int, request: SyncRequest) -> bool | None:
+    """Whether an assignment that the request does not report is lost; None when nothing in it counts.
+
+    An agent that is ahead of the database may have forgotten what the database has only now gone back to.
+    """
+    machine = Machine.objects.get(id=machine_id)
+    if _overtaken(machine, request):
+        return None
+    return request.applied_revision <= machine.desired_revision and machine.quarantined_at is None
+
+
+def _overtaken(machine: Machine, request: SyncRequest) -> bool:
+    """Whether a newer request, or a newer agent, was heard before."""
+    late = request.instance == machine.instance and request.sequence <= machine.sequence
+    return late or request.instance == machine.previous_instance
+
+
 @transaction.atomic
 def sync_receive(machine_id: int, request: SyncRequest) -> Received:
     """Takes over the machine's part of a sync request.
@@ -46,10 +63,8 @@ def sync_receive(machine_id: int, request: SyncRequest) -> Received:
     between would lose a report for good.
     """
     machine = Machine.objects.select_for_update().get(id=machine_id)
-    late = request.instance == machine.instance and request.sequence <= machine.sequence
-    replaced = request.instance == machine.previous_instance
-    if late or replaced:
-        if replaced:
+    if _overtaken(machine, request):
+        if request.instance == machine.previous_instance:
             Machine.objects.filter(id=machine_id).update(two_agents_at=timezone.now())
         return Received(machine.desired_revision, machine.observed_digest, False, False)
     _instance_store(machine, request)
@@ -98,12 +113,15 @@ def machine_back(machine: Machine) -> None:
     cluster_changed.send(sender=Machine, cluster_id=machine.cluster_id)
 
 
+def two_agents_forget() -> None:
+    """Machines with a single agent again get what was withheld."""
+    over = Machine.objects.filter(two_agents_at__lte=timezone.now() - TWO_AGENTS_HOLD)
+    for machine_id in over.values_list("id", flat=True):
+        with transaction.atomic():
+            machines_revise([machine_id], placement_changed=False)
+            Machine.objects.filter(id=machine_id).update(two_agents_at=None)
+
+
 def starts_withheld(machine: Machine) -> bool:
     """Whether two agents fight over this machine: then nothing is started on it."""
     return machine.two_agents_at is not None and timezone.now() - machine.two_agents_at < TWO_AGENTS_HOLD
-
-
-def lost_since(machine: Machine) -> bool:
-    """Whether it has been unreachable for so long that its workers are lost."""
-    silent = machine.unreachable_at
-    return silent is not None and timezone.now() - silent >= timedelta(seconds=LOST_AFTER_SECONDS)

@@ -5,7 +5,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from machines.models import Fabric, Gpu, Machine, MachineLabel, RdmaPort
+from machines.models import Cluster, Fabric, Gpu, Machine, MachineLabel, RdmaPort
 from machines.signals import cluster_changed
 from wire.agent_messages import GpuReport, Inventory, Observed, PortReport
 from wire.gpu_models import short_model
@@ -108,6 +108,8 @@ def _fabric_id(machine: Machine, report: PortReport) -> int | None:
         return None
     fabric = Fabric.objects.filter(cluster=machine.cluster_id, key=report.subnet_manager).first()
     if fabric is None:
+        # Two machines that bring a new fabric each at the same moment must not give both one name.
+        Cluster.objects.select_for_update().get(id=machine.cluster_id)
         fabric, _ = Fabric.objects.get_or_create(
             cluster_id=machine.cluster_id,
             key=report.subnet_manager,

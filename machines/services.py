@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -56,14 +56,16 @@ def machine_join(*, token: str, name: str, runtime: str, agent_version: str) -> 
     _require_usable(joining)
     assert joining is not None  # noqa: S101 - for mypy: just required
     cluster = joining.pool.cluster
-    if Machine.objects.filter(cluster=cluster, name=name).exists():
+    try:
+        with transaction.atomic():
+            machine = Machine.objects.create(
+                cluster=cluster, pool=joining.pool, name=name, runtime=runtime, agent_version=agent_version
+            )
+    except IntegrityError as error:
         raise Conflict(
             "name_taken",
             f"{cluster.slug} has a machine named {name}. Join with another --name, or remove it first.",
-        )
-    machine = Machine.objects.create(
-        cluster=cluster, pool=joining.pool, name=name, runtime=runtime, agent_version=agent_version
-    )
+        ) from error
     JoinToken.objects.filter(id=joining.id).update(used_at=timezone.now(), machine=machine)
     return Joined(machine, credential_create(machine=machine))
 

@@ -1,7 +1,6 @@
 """Machines that are not heard from. The console's own outage must never look like theirs."""
 
 import time
-from datetime import timedelta
 
 from django.db import transaction
 from django.db.models import F
@@ -20,7 +19,7 @@ POSTPONE_SECONDS = 600
 
 
 def machines_sweep_silent() -> None:
-    """Marks machines unreachable that have not been heard from for 45 s, and heard ones reachable again."""
+    """Marks machines unreachable that have not been heard from for 45 s. Their next message marks them back."""
     machines = list(Machine.objects.exclude(last_seen_at=None))
     if not machines:
         return
@@ -65,7 +64,3 @@ def machines_heard_after_start() -> None:
     now = time.time()
     for machine_id in Machine.objects.exclude(last_seen_at=None).values_list("id", flat=True):
         machine_seen(machine_id, now)
-
-
-def silent_for(machine: Machine) -> timedelta:
-    return timezone.now() - machine.unreachable_at if machine.unreachable_at else timedelta()

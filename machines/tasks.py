@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from machines import services, silence
+from machines import channel, services, silence
 
 
 @shared_task
@@ -13,3 +13,8 @@ def machines_sweep_silent() -> None:
 @shared_task
 def machines_wake_lagging() -> None:
     services.machines_wake_lagging()
+
+
+@shared_task
+def two_agents_forget() -> None:
+    channel.two_agents_forget()

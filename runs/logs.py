@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from common.nudge import publish_on_commit
 from runs.events import LIVE_CHANNEL
 from runs.models import Assignment, LogChunk
-from wire.agent_messages import LogChunkHeader, LogsAnswer, LogsHeader
+from wire.agent_messages import LOG_CHUNK_BYTES, LogChunkHeader, LogsAnswer, LogsHeader
 from wire.quantities import format_size
 
 MIB = 1024 * 1024
@@ -32,9 +32,7 @@ def logs_store(*, machine_id: int, header: LogsHeader, body: memoryview) -> Logs
     if sum(chunk.size for chunk in header.chunks) != len(body):
         raise ValueError("The chunks' sizes don't add up to the body's length.")
     ids = {chunk.assignment for chunk in header.chunks}
-    known = {
-        str(each.id): each for each in Assignment.objects.filter(machine_id=machine_id, id__in=_uuids(ids))
-    }
+    known = _locked(machine_id, ids)
     position, rows = 0, []
     for chunk in header.chunks:
         data = body[position : position + chunk.size]
@@ -48,6 +46,12 @@ def logs_store(*, machine_id: int, header: LogsHeader, body: memoryview) -> Logs
     return LogsAnswer(
         next={key: each.log_size for key, each in known.items()}, unknown=tuple(sorted(ids - set(known)))
     )
+
+
+def _locked(machine_id: int, ids: set[str]) -> dict[str, Assignment]:
+    """The machine's assignments among `ids`, locked in the order in which reports lock them."""
+    mine = Assignment.objects.filter(machine_id=machine_id, id__in=_uuids(ids)).order_by("id")
+    return {str(each.id): each for each in mine.select_for_update()}
 
 
 def _uuids(values: set[str]) -> list[str]:
@@ -65,14 +69,9 @@ def _row(assignment: Assignment, chunk: LogChunkHeader, data: memoryview) -> Log
     if not 0 <= skip < chunk.size:
         return None
     size = chunk.size - skip
-    claimed = Assignment.objects.filter(id=assignment.id, log_size=assignment.log_size).update(
-        log_size=F("log_size") + size
-    )
-    if not claimed:  # the same chunk came on another connection a moment ago
-        assignment.refresh_from_db(fields=["log_size"])
-        return None
     offset = assignment.log_size
     assignment.log_size += size
+    assignment.save(update_fields=["log_size"])
     return LogChunk(
         assignment=assignment,
         offset=offset,
@@ -100,9 +99,22 @@ class Piece:
 
 def log_first_offset(assignment_id: uuid.UUID | str, start: int) -> int:
     """`start`, or where the log goes on when what stood there is no longer kept."""
-    following = LogChunk.objects.filter(assignment_id=assignment_id, offset__gt=start - F("size"))
-    first = following.order_by("offset").values_list("offset", flat=True).first()
+    first = _from(assignment_id, start).values_list("offset", flat=True).first()
     return start if first is None else max(start, first)
+
+
+def _from(assignment_id: uuid.UUID | str, start: int) -> QuerySet[LogChunk]:
+    """The chunks that hold the byte at `start` and what follows it. The first bound lets the index find them."""
+    chunks = LogChunk.objects.filter(assignment_id=assignment_id, offset__gt=start - LOG_CHUNK_BYTES)
+    return chunks.filter(offset__gt=start - F("size")).order_by("offset")
+
+
+def _batches(chunks: QuerySet[LogChunk], size: int, beyond: str) -> Iterator[LogChunk]:
+    """The chunks, a few at a time: a cursor outside of a transaction would first copy them all."""
+    batch = list(chunks[:size])
+    while batch:
+        yield from batch
+        batch = list(chunks.filter(**{beyond: batch[-1].offset})[:size])
 
 
 def log_pieces(
@@ -112,11 +124,8 @@ def log_pieces(
 
     A gap is told in a line of its own; without `tell_gap` the log ends there, so that every byte keeps its offset.
     """
-    chunks = LogChunk.objects.filter(assignment_id=assignment_id, offset__gt=start - F("size")).order_by(
-        "offset"
-    )
     position, sent = start, 0
-    for chunk in chunks.iterator(chunk_size=16):
+    for chunk in _batches(_from(assignment_id, start), 16, "offset__gt"):
         if chunk.offset > position and not tell_gap:
             return
         if chunk.offset > position:
@@ -140,7 +149,7 @@ def log_tail_offset(assignment: Assignment, lines: int) -> int:
     found = 0
     chunks = LogChunk.objects.filter(assignment=assignment).order_by("-offset")
     first = 0
-    for chunk in chunks.iterator(chunk_size=4):
+    for chunk in _batches(chunks, 4, "offset__lt"):
         data = bytes(chunk.data)
         first = chunk.offset
         position = len(data)

@@ -106,6 +106,13 @@ def _patience(reason: Reason) -> str:
     return f"{now[0].upper()}{now[1:]} is free now; waiting up to {minutes} min for {better}"
 
 
+def _no_port(reason: Reason) -> str:
+    if reason["port"] is None:
+        return f"All rendezvous ports on {reason['machine']} are in use; waiting for one"
+    held = f"Port {reason['port']} on {reason['machine']} is held by another run"
+    return f"{held}; waiting for it. Take MASTER_PORT out of `env` to be given a free one."
+
+
 def _placed(reason: Reason) -> str:
     gpus = reason.get("gpus") or []
     on = f" with {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}" if gpus else ""
@@ -117,6 +124,7 @@ SENTENCES: dict[str, Callable[[Reason], str]] = {
     "queued": lambda _: "Queued; the next pass is due within seconds",
     "waiting": lambda _: "Waiting; the next pass explains it within seconds",
     "patience": _patience,
+    "no_port": _no_port,
     "set_aside": lambda _: (
         "The last pass could not judge this run; administrators see why. Other runs are not affected."
     ),

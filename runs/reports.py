@@ -15,7 +15,7 @@ from common.nudge import publish_on_commit, task_send_on_commit
 from machines.models import Machine
 from machines.services import machines_revise
 from machines.signals import cluster_changed
-from machines.states import LOST_AFTER_SECONDS
+from machines.states import LOST_AFTER_SECONDS, UNREACHABLE_AFTER_SECONDS
 from runs.events import LIVE_CHANNEL, WorkerMove, run_announce, workers_move
 from runs.models import Allocation, Assignment, WorkerEvent
 from runs.states import WORKER_ENDED, AttemptState, Phase, WorkerState
@@ -43,15 +43,20 @@ REPORTED = {
 
 
 @transaction.atomic
-def reports_apply(*, machine_id: int, observed: Observed, applied_revision: int, skew: timedelta) -> None:
-    """Takes over the reports of one machine. `skew` is added to the agent's times."""
+def reports_apply(
+    *, machine_id: int, observed: Observed, applied_revision: int | None, skew: timedelta
+) -> None:
+    """Takes over the reports of one machine. `skew` is added to the agent's times.
+
+    `applied_revision`: assignments up to it that are not reported are lost. None: absence says nothing.
+    """
     reported = {report.id: report for report in observed.assignments}
     held = _held(machine_id)
     for assignment in held:
         report = reported.get(str(assignment.id))
         if report is not None:
             _report_apply(assignment, report, skew)
-        elif assignment.revision <= applied_revision and assignment.gone_at is None:
+        elif applied_revision is not None and assignment.revision <= applied_revision:
             _unknown_to_agent(assignment)
 
 
@@ -71,7 +76,7 @@ def _report_apply(assignment: Assignment, report: AssignmentReport, skew: timede
     fields = _times(assignment, report, skew)
     if report.detail != assignment.detail:
         fields["detail"] = report.detail
-    if report.exit is not None and assignment.exit is None:
+    if report.exit is not None and (assignment.exit is None or _overtaken(assignment, report.exit)):
         fields["exit"] = report.exit.model_dump(exclude_defaults=True, exclude={"kind"}) | {
             "kind": report.exit.kind
         }
@@ -86,6 +91,11 @@ def _report_apply(assignment: Assignment, report: AssignmentReport, skew: timede
         _advance(assignment)
     if report.gone:
         _release(assignment)
+
+
+def _overtaken(assignment: Assignment, exit_: Exit) -> bool:
+    """A worker that was given up as lost has told how it really ended."""
+    return (assignment.exit or {}).get("kind") == "lost" and exit_.kind != "lost"
 
 
 def _save(assignment: Assignment, **fields: Any) -> None:
@@ -140,11 +150,12 @@ def _notes_store(assignment: Assignment, notes: Iterable[Note], skew: timedelta)
     WorkerEvent.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def _worker_follow(assignment: Assignment) -> None:
+def _worker_follow(assignment: Assignment, reason: dict[str, Any] | None = None) -> None:
     """The worker shows its present assignment; an assignment of an attempt that is over changes nothing."""
     if assignment.attempt.state == AttemptState.ENDED:
         return
-    move = WorkerMove(assignment.worker, WorkerState(assignment.state), worker_reason(assignment), assignment)
+    reason = reason or worker_reason(assignment)
+    move = WorkerMove(assignment.worker, WorkerState(assignment.state), reason, assignment)
     workers_move([move], attempt_no=assignment.attempt.number, at=database_now())
     run_announce(assignment.attempt.run)
 
@@ -187,9 +198,9 @@ def _unknown_to_agent(assignment: Assignment) -> None:
     _mark_lost(assignment, {"kind": "lost", "message": message})
 
 
-def _mark_lost(assignment: Assignment, exit_: dict[str, Any]) -> None:
+def _mark_lost(assignment: Assignment, exit_: dict[str, Any], reason: dict[str, Any] | None = None) -> None:
     _save(assignment, state=WorkerState.LOST, exit=exit_)
-    _worker_follow(assignment)
+    _worker_follow(assignment, reason)
     _advance(assignment)
 
 
@@ -198,11 +209,17 @@ def assignments_sweep_lost() -> None:
     limit = database_now() - timedelta(seconds=LOST_AFTER_SECONDS)
     machines = Machine.objects.filter(unreachable_at__lte=limit, assignments__gone_at=None)
     for machine in machines.distinct():
-        _machine_lose(machine)
+        _machine_lose(machine, limit)
 
 
 @transaction.atomic
-def _machine_lose(machine: Machine) -> None:
-    for assignment in _held(machine.id):
+def _machine_lose(machine: Machine, limit: datetime) -> None:
+    held = _held(machine.id)
+    if not Machine.objects.select_for_update().filter(id=machine.id, unreachable_at__lte=limit).exists():
+        return  # it was heard a moment ago
+    seconds = UNREACHABLE_AFTER_SECONDS + LOST_AFTER_SECONDS
+    silent = {"code": "lost", "machine": machine.name, "seconds": seconds}
+    for assignment in held:
         if assignment.state not in WORKER_ENDED:
-            _mark_lost(assignment, {"kind": "lost", "message": f"{machine.name} has not been heard from"})
+            exit_ = {"kind": "lost", "message": f"{machine.name} has not been heard from"}
+            _mark_lost(assignment, exit_, silent)

@@ -1,5 +1,6 @@
 """What owners do to runs: submit, stop, restart, delete. Everything else happens in gang/ and scheduling/."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -14,12 +15,15 @@ from runs.available import unavailable
 from runs.events import run_move
 from runs.models import Run, RunAttempt, WorkloadName
 from runs.states import RUN_ENDED, AttemptState, RunState, Wanted
-from runs.workers import workers_arrange
+from runs.workers import workers_arrange, workers_reset
 from tenancy.access import Actor, workspace_grants
 from tenancy.models import Workspace
 from tenancy.roles import EDITOR_PRIORITY_LIMIT, Permission
 from tenancy.services import audit_record
 from wire.spec import RunDocument, SpecError, SpecErrors, parse_document
+
+MAX_KEY = 200
+"""Characters of an Idempotency-Key."""
 
 
 def document_read(text: str | bytes) -> RunDocument:
@@ -44,59 +48,66 @@ def run_submit(
     Raises Invalid (all errors of the document at once) and Conflict (its name, or a worker's, is taken).
     """
     document = document_read(text)
-    if refused := unavailable(document):
+    cluster = _cluster_find(workspace, document)
+    refused = (
+        *unavailable(document),
+        *_cluster_refusal(workspace, document, cluster),
+        *_priority_refusal(actor, workspace, document.spec.priority),
+    )
+    if refused or cluster is None:
         raise invalid_of(refused)
-    cluster = _cluster_of(workspace, document)
-    _require_priority(actor, workspace, document.spec.priority)
     decoded = text if isinstance(text, str) else text.decode("utf-8")
-    if idempotency_key and (earlier := _earlier(workspace, idempotency_key, decoded)):
+    if earlier := _earlier(workspace, idempotency_key, decoded):
         return earlier, False
     try:
         with transaction.atomic():
             return _store(workspace, actor, cluster, document, decoded, idempotency_key), True
     except IntegrityError as error:
+        if earlier := _earlier(workspace, idempotency_key, decoded):  # the same request, a moment ago
+            return earlier, False
         raise _conflict(workspace, document) from error
 
 
-def _earlier(workspace: Workspace, key: str, text: str) -> Run | None:
+def _earlier(workspace: Workspace, key: str | None, text: str) -> Run | None:
+    """The run that this key has made. Raises Conflict when it made another one."""
+    if not key:
+        return None
+    if len(key) > MAX_KEY:
+        raise Invalid("idempotency", f"An Idempotency-Key may have {MAX_KEY} characters.")
     run = Run.objects.of(workspace).filter(idempotency_key=key).first()
     if run and run.submitted != text:
         raise Conflict("idempotency", "This Idempotency-Key was used with another document. Take a new key.")
     return run
 
 
-def _cluster_of(workspace: Workspace, document: RunDocument) -> Cluster:
-    slug = document.spec.cluster or workspace.default_cluster
-    cluster = Cluster.objects.filter(organization=workspace.organization_id, slug=slug).first()
+def _cluster_slug(workspace: Workspace, document: RunDocument) -> str:
+    return document.spec.cluster or workspace.default_cluster
+
+
+def _cluster_find(workspace: Workspace, document: RunDocument) -> Cluster | None:
+    slug = _cluster_slug(workspace, document)
+    return Cluster.objects.filter(organization=workspace.organization_id, slug=slug).first()
+
+
+def _cluster_refusal(
+    workspace: Workspace, document: RunDocument, cluster: Cluster | None
+) -> Iterator[SpecError]:
     if cluster is None:
-        names = ", ".join(
-            Cluster.objects.filter(organization=workspace.organization_id).values_list("slug", flat=True)
-        )
-        raise invalid_of(
-            (
-                SpecError(
-                    "spec.cluster",
-                    "unknown_cluster",
-                    f"There is no cluster `{slug}` here; there is: {names or 'none yet'}.",
-                ),
-            )
-        )
-    return cluster
+        there = Cluster.objects.filter(organization=workspace.organization_id).order_by("slug")
+        names = ", ".join(there.values_list("slug", flat=True))
+        slug = _cluster_slug(workspace, document)
+        message = f"There is no cluster `{slug}` here; there is: {names or 'none yet'}."
+        yield SpecError("spec.cluster", "unknown_cluster", message)
 
 
-def _require_priority(actor: Actor, workspace: Workspace, priority: int) -> None:
+def _priority_refusal(actor: Actor, workspace: Workspace, priority: int) -> Iterator[SpecError]:
     if priority <= EDITOR_PRIORITY_LIMIT:
         return
     if Permission.MANAGE_WORKSPACE not in workspace_grants(actor, workspace):
-        raise invalid_of(
-            (
-                SpecError(
-                    "spec.priority",
-                    "priority_too_high",
-                    f"An editor may ask for a priority of at most {EDITOR_PRIORITY_LIMIT}; an admin may ask for more.",
-                ),
-            )
+        limit = (
+            f"An editor may ask for a priority of at most {EDITOR_PRIORITY_LIMIT}; an admin may ask for more."
         )
+        yield SpecError("spec.priority", "priority_too_high", limit)
 
 
 def _store(
@@ -165,9 +176,17 @@ def run_delete(*, run: Run, actor: Actor) -> None:
         _audit(run, actor, "delete")
 
 
+def _locked(run: Run) -> Run:
+    """The run as it is now, locked. Raises NotFound when it was removed a moment ago."""
+    locked = Run.objects.select_for_update().filter(id=run.id).first()
+    if locked is None:
+        raise NotFound(f"There is no run `{run.name}` any more.")
+    return locked
+
+
 def _want(run: Run, wanted: Wanted, actor: Actor) -> bool:
     """Moves what is wanted of the run down its list; what was said before is never taken back."""
-    locked = Run.objects.select_for_update().get(id=run.id)
+    locked = _locked(run)
     order = list(Wanted)
     if order.index(wanted) <= order.index(Wanted(locked.wanted)):
         return False
@@ -181,7 +200,7 @@ def _want(run: Run, wanted: Wanted, actor: Actor) -> bool:
 @transaction.atomic
 def run_restart(*, run: Run, actor: Actor) -> None:
     """Queues an ended run anew, or ends the attempt that runs and queues the next one. Logs are kept."""
-    locked = Run.objects.select_for_update().get(id=run.id)
+    locked = _locked(run)
     if locked.wanted != Wanted.RUN and locked.state not in RUN_ENDED:
         raise Conflict("stopping", f"{run.name} is being stopped. Restart it once it has ended.")
     if locked.wanted == Wanted.DELETE:
@@ -191,7 +210,7 @@ def run_restart(*, run: Run, actor: Actor) -> None:
     if locked.state in RUN_ENDED:
         _requeue_ended(locked, actor)
     else:
-        Run.objects.filter(id=run.id).update(restart_asked=True)
+        Run.objects.filter(id=run.id).update(restart_asked=True, stopped_by=actor.name)
         run_advance_on_commit(run.id)
     _audit(run, actor, "restart")
 
@@ -210,7 +229,10 @@ def _requeue_ended(run: Run, actor: Actor) -> None:
         started_at=None,
         ended_at=None,
         stopped_by="",
+        restart_asked=False,
+        explanation=None,
     )
+    workers_reset(run)
     run_move(run, RunState.PENDING, {"code": "restarted", "by": actor.name}, was=RunState(run.state))
     cluster_changed.send(sender=Run, cluster_id=run.cluster_id)
 

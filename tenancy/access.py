@@ -44,7 +44,8 @@ def workspace_grants(actor: Actor, workspace: Workspace) -> frozenset[Permission
 def organization_grants(actor: Actor, organization: Organization) -> frozenset[Permission]:
     """What `actor` may do with the organization's machines: its own role there, or any workspace's reading."""
     granted = _user_organization_grants(actor.user, organization.id)
-    if Membership.objects.filter(user=actor.user, workspace__organization=organization).exists():
+    member = Membership.objects.filter(user=actor.user, workspace__organization=organization)
+    if actor.user.is_active and member.exists():
         granted |= {Permission.READ_MACHINES}
     token = actor.token
     if token is None:
@@ -104,6 +105,8 @@ def _require(grants: frozenset[Permission], need: Permission) -> None:
 
 
 def _user_workspace_grants(user: User, workspace: Workspace) -> frozenset[Permission]:
+    if not user.is_active:
+        return NOBODY
     role = Membership.objects.filter(user=user, workspace=workspace).values_list("role", flat=True).first()
     return WORKSPACE_GRANTS[WorkspaceRole(role)] if role else NOBODY
 

@@ -3,9 +3,11 @@
 from datetime import datetime
 from typing import Any
 
+from common.errors import FieldError, Invalid
 from common.secrets import NewSecret, secret_make
 from tenancy.access import Actor
 from tenancy.models import ApiToken, AuditEvent, Organization, User, Workspace
+from tenancy.roles import OrganizationRole, WorkspaceRole
 
 
 def token_create(
@@ -17,7 +19,14 @@ def token_create(
     name: str,
     expires_at: datetime | None = None,
 ) -> NewSecret:
-    """A new API token; its value is in the answer and nowhere else."""
+    """A new API token; its value is in the answer and nowhere else.
+
+    Raises Invalid for a role of the other kind: a workspace's token has a workspace's role.
+    """
+    known = WorkspaceRole.values if workspace else OrganizationRole.values
+    if role not in known:
+        message = f"`{role}` is no role of this token; it may be {', '.join(known)}."
+        raise Invalid("role", message, errors=(FieldError("role", "role", message),))
     secret = secret_make("ast")
     ApiToken.objects.create(
         user=user,

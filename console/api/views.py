@@ -28,6 +28,8 @@ from tenancy.models import Workspace
 from tenancy.roles import Permission
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
+NUL = "\x00"
+"""PostgreSQL keeps none in a text, so nothing here is called so."""
 RUN_FILTERS = ("state", "label", "q", "cluster", "limit", "cursor")
 
 
@@ -35,6 +37,8 @@ class WorkspaceView(APIView):
     """Below `/api/v1/o/<org>/w/<workspace>/`."""
 
     def workspace(self, request: Request, need: Permission) -> Workspace:
+        if any(NUL in value for value in self.kwargs.values()):
+            raise NotFound
         return workspace_for(actor_of(request), self.kwargs["organization"], self.kwargs["workspace"], need)
 
     def run(self, request: Request, need: Permission) -> Run:
@@ -56,9 +60,17 @@ def _only(request: Request, allowed: Iterable[str]) -> None:
             FieldError(name, "unknown_parameter", f"`{name}` is not a parameter here; {takes}.")
             for name in unknown
         )
-        error = Invalid("unknown_parameter", errors[0].message, errors=errors)
-        error.status = 400
-        raise error
+        raise _bad_request("unknown_parameter", errors)
+    for name, values in request.query_params.lists():
+        if any(NUL in value for value in values):
+            message = f"`{name}` has a NUL character."
+            raise _bad_request("bad_parameter", (FieldError(name, "bad_parameter", message),))
+
+
+def _bad_request(code: str, errors: tuple[FieldError, ...]) -> Invalid:
+    error = Invalid(code, errors[0].message, errors=errors)
+    error.status = 400
+    return error
 
 
 def _body(request: Request) -> bytes:
@@ -67,12 +79,17 @@ def _body(request: Request) -> bytes:
         raise UnsupportedMediaType(
             request.content_type, "Send the run document as JSON: content-type: application/json."
         )
-    length = int(request.META.get("CONTENT_LENGTH") or 0)
+    _not_too_large(int(request.META.get("CONTENT_LENGTH") or 0))
+    body = bytes(request._request.body)  # noqa: SLF001 - DRF's own body property parses first
+    _not_too_large(len(body))  # one that came in pieces tells no length
+    return body
+
+
+def _not_too_large(length: int) -> None:
     if length > MAX_BODY_BYTES:
         error = Invalid("too_large", "The document is over 2 MiB. Put large files on a drive.")
         error.status = 413
         raise error
-    return bytes(request._request.body)  # noqa: SLF001 - DRF's own body property parses first
 
 
 class Runs(WorkspaceView):
@@ -132,7 +149,10 @@ class OneRun(WorkspaceView):
         services.run_delete(run=run, actor=actor_of(request))
         if services.run_remove(run.id):
             return Response(status=204)
-        return Response(run_present(self.run(request, Permission.READ_RUNS)), status=202)
+        try:
+            return Response(run_present(self.run(request, Permission.READ_RUNS)), status=202)
+        except NotFound:  # gone meanwhile: what was asked for is done
+            return Response(status=204)
 
 
 class RunAction(WorkspaceView):

@@ -111,7 +111,9 @@ async def _join(scope: http.Scope, receive: http.Receive, send: http.Send) -> No
 
 async def _sync(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
     machine_id = await _machine(scope)
-    request = wire.SyncRequest.model_validate_json(await http.body(receive, SYNC_BYTES))
+    payload = await http.body(receive, SYNC_BYTES)
+    # PostgreSQL keeps no NUL in a text: one in a message must not stop the channel for good.
+    request = wire.SyncRequest.model_validate_json(payload.replace(rb"\u0000", rb"\ufffd"))
     if request.protocol < wire.OLDEST_PROTOCOL_VERSION:
         raise http.HttpError(
             426, "Agent too old", f"Protocol {request.protocol} is no longer spoken. Update the agent."
@@ -153,11 +155,12 @@ async def _receive(machine_id: int, request: wire.SyncRequest, key: str) -> wire
 
 def _store(machine_id: int, request: wire.SyncRequest) -> channel.Received:
     """Reports first, the machine with its digest last: a crash in between repeats a report, never loses one."""
-    if request.observed is not None:
+    absence = channel.absence_counts(machine_id, request)
+    if request.observed is not None and absence is not None:
         reports_apply(
             machine_id=machine_id,
             observed=request.observed,
-            applied_revision=request.applied_revision,
+            applied_revision=request.applied_revision if absence else None,
             skew=timedelta(seconds=time.time() - request.sent_at),
         )
     return channel.sync_receive(machine_id, request)

@@ -96,7 +96,8 @@ class Hub:
                     yield prefix + name
 
     def _wake(self, key: str) -> None:
-        self._moves[key] += 1
+        if key in self._moves:  # somebody asked for it: nothing is kept of the others
+            self._moves[key] += 1
         for event in self._waiting.get(key, ()):
             event.set()
 

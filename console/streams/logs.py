@@ -114,7 +114,8 @@ def _asked(scope: http.Scope) -> Asked:
         raise http.HttpError(405, "Wrong method", "Logs are read with GET.", allow="GET")
     workspace = reader_workspace(scope, organization, workspace_slug)
     params = http.query(scope, PARAMETERS)
-    worker = Worker.objects.filter(run__workspace=workspace, name=name).first()
+    # PostgreSQL keeps no NUL in a text, so no worker has one in its name.
+    worker = Worker.objects.filter(run__workspace=workspace, name=name.replace("\0", "�")).first()
     if worker is None:
         raise http.HttpError(404, "No such worker", f"There is no worker `{name[:63]}` in {workspace.slug}.")
     return Asked(
@@ -149,7 +150,7 @@ def _since(value: str | None) -> datetime | None:
         return None
     try:
         return datetime.now(UTC) - timedelta(seconds=parse_duration(value))
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
         found = datetime.fromisoformat(value)

@@ -144,6 +144,7 @@ def _close(run: Run, attempt: RunAttempt, decision: Close, now: datetime) -> Non
         "backoff_step": decision.backoff_step,
         "voids": decision.voids,
         "void_kind": decision.void_kind,
+        "restart_asked": False,
     }
     if decision.run_state == RunState.PENDING:
         workers_reset(run)

@@ -5,7 +5,7 @@ RUNNING (all have reported that they run) → ENDING (its outcome is decided, me
 Until RUNNING, a failure voids the attempt: it goes back to the queue and counts as no restart.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,8 +22,8 @@ VOID_BACKOFF_SECONDS = 1
 REPORTS_TOGETHER = timedelta(seconds=5)
 """After the barrier opened: how long a failure waits for the other members' first reports, so that a command
 that fails at once on every machine counts as having run."""
-CLOSED = frozenset({WorkerState.SUCCEEDED, WorkerState.FAILED, WorkerState.STOPPED, WorkerState.LOST})
-FAILED = frozenset({WorkerState.FAILED, WorkerState.LOST})
+FAILED = frozenset({WorkerState.FAILED, WorkerState.LOST, WorkerState.STOPPED})
+"""Of a member whose attempt goes on: one that was stopped without an order is missing like any other."""
 
 Reason = dict[str, Any]
 
@@ -72,7 +72,6 @@ class Close:
     backoff_step: int = 0
     voids: int = 0
     void_kind: str = ""
-    keeps_queue_time: bool = field(default=True)
 
 
 Decision = Wait | Open | NowRunning | End | Close
@@ -194,7 +193,9 @@ def _stopping(view: AttemptView) -> Decision:
 
 def _close(view: AttemptView) -> Close:
     if view.wanted != Wanted.RUN:
-        return Close(RunState.STOPPED, {"code": "stopped", "by": view.stopped_by})
+        return Close(RunState.STOPPED, {"code": "stopped", "by": view.stopped_by}, restarts=view.restarts)
+    if view.restart_asked:  # while it was ending for another reason
+        return Close(RunState.PENDING, {"code": "restarted", "by": view.stopped_by}, restarts=view.restarts)
     outcome = Outcome(view.outcome)
     if outcome == Outcome.FAILED:
         return _after_failure(view)

@@ -13,7 +13,7 @@ from placement import Placement, Rank
 from runs.events import WorkerMove, run_move, workers_move
 from runs.launch import Gang, gang_of, launch_of
 from runs.models import Allocation, Assignment, Run, RunAttempt, Worker
-from runs.scheduling.ports import NoPort, port_choose
+from runs.scheduling.ports import port_choose
 from runs.states import AttemptState, RunState, Wanted, WorkerState
 from runs.workers import workers_arrange
 from wire.spec import RunDocument, Shape
@@ -27,13 +27,14 @@ def placement_apply(
     run: Run, document: RunDocument, placement: Placement, versions: dict[int, int], cluster: Cluster
 ) -> bool:
     """True when the gang is placed. False: the cluster or the run has changed; the next pass decides anew.
+    Raises NoPort when only the leader's rendezvous port is missing.
 
     `versions` (machine id → version) are what the pass read; those of the machines used rise with the placement.
     """
     try:
         with transaction.atomic():
             _apply(run, document, placement, versions, cluster)
-    except (Stale, NoPort, IntegrityError):
+    except (Stale, IntegrityError):
         return False
     for rank in placement.ranks:
         versions[rank.machine_id] += 1

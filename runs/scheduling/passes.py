@@ -18,15 +18,16 @@ from common.clock import database_now
 from common.nudge import attempt, client, task_send
 from machines.models import Cluster
 from machines.signals import cluster_changed
-from placement import Refusal, place
+from placement import Placement, Refusal, place
 from runs.events import run_announce
 from runs.models import Run
 from runs.scheduling.apply import placement_apply
 from runs.scheduling.patience import patience_holds
+from runs.scheduling.ports import NoPort
 from runs.scheduling.request import pools_allowed, request_of
 from runs.scheduling.snapshot import Loaded, cluster_load
 from runs.states import RunState
-from wire.spec import validate_document
+from wire.spec import RunDocument, validate_document
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +66,10 @@ def clusters_sweep() -> None:
 def cluster_place(cluster_id: int) -> None:
     """Passes over the cluster until nothing has changed while it was looked at."""
     for _ in range(PASSES_AT_ONCE):
-        attempt(client().delete, _dirty_key(cluster_id))
         with cluster_lock(cluster_id) as mine:
             if not mine:
-                return
+                return  # whoever has the lock looks at the flag when it is through
+            attempt(client().delete, _dirty_key(cluster_id))
             cluster_pass(cluster_id)
         if not attempt(client().exists, _dirty_key(cluster_id)):
             return
@@ -133,8 +134,15 @@ class _Pass:
             self._refuse(run, outcome)
         elif held := patience_holds(run, document, self.snapshot, request, outcome, self.now):
             self._hold(run, held)
-        elif placement_apply(run, document, outcome, self.loaded.versions, self.cluster):
-            self.snapshot = self.snapshot.take(outcome)
+        else:
+            self._place(run, document, outcome)
+
+    def _place(self, run: Run, document: RunDocument, placement: Placement) -> None:
+        try:
+            if placement_apply(run, document, placement, self.loaded.versions, self.cluster):
+                self.snapshot = self.snapshot.take(placement)
+        except NoPort as missing:
+            self._hold(run, {"code": "no_port", "machine": missing.machine, "port": missing.port})
 
     def _pools(self, run: Run) -> frozenset[str]:
         if run.workspace_id not in self.pools:

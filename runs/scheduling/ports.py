@@ -10,7 +10,14 @@ LAST_PORT = 29599
 
 
 class NoPort(Exception):
-    """The leader's machine has no rendezvous port left for this run."""
+    """The leader's machine has no rendezvous port left for this run.
+
+    `port`: the one that the run's MASTER_PORT names; None when all of ours are in use.
+    """
+
+    def __init__(self, machine: str, port: int | None) -> None:
+        super().__init__(f"no rendezvous port on {machine}")
+        self.machine, self.port = machine, port
 
 
 def port_choose(leader: Machine, document: RunDocument) -> int:
@@ -27,10 +34,10 @@ def port_choose(leader: Machine, document: RunDocument) -> int:
     wanted = wanted_master_port(document.groups()[0].template.env)
     if wanted is not None:
         if wanted in held:
-            raise NoPort(f"port {wanted} on {leader.name} is held by another run")
+            raise NoPort(leader.name, wanted)
         return wanted
     taken = held | set(leader.busy_ports)
     for port in range(FIRST_PORT, LAST_PORT + 1):
         if port not in taken:
             return port
-    raise NoPort(f"ports {FIRST_PORT} to {LAST_PORT} on {leader.name} are all in use")
+    raise NoPort(leader.name, None)

@@ -1,0 +1,25 @@
+"""Fixtures of the console's core."""
+
+from tests.support.fixtures import (
+    api,
+    bea,
+    empty_redis,
+    gang,
+    house,
+    machines,
+    quick_passwords,
+    running,
+    static_root,
+)
+
+__all__ = [
+    "api",
+    "bea",
+    "empty_redis",
+    "gang",
+    "house",
+    "machines",
+    "quick_passwords",
+    "running",
+    "static_root",
+]
