@@ -1,0 +1,69 @@
+"""What benchmarks share: a console with two simulated machines, and figures of a series."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+
+from console.local.client import Access
+from console.local.instance import ROOT
+from console.local.processes import wait_until
+from console.local.stack import Stack, isolated_stack
+
+MACHINES = ("gpu-01", "gpu-02")
+INVENTORIES = ROOT / "worker_image" / "demo"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A console with two machines that have joined and are ready."""
+
+    stack: Stack
+    access: Access
+    api: httpx.Client
+    """Calls below the workspace's address, with a token; connections are kept."""
+    database: psycopg.Connection[tuple[Any, ...]]
+
+
+@contextlib.contextmanager
+def two_machines() -> Iterator[Bench]:
+    """All of it in a new directory, gone afterwards."""
+    with contextlib.ExitStack() as opened:
+        home = opened.enter_context(
+            tempfile.TemporaryDirectory(prefix="bench-", dir=os.environ.get("ASTRAEUS_LOCAL_DIRECTORY"))
+        )
+        stack = opened.enter_context(isolated_stack(Path(home)))
+        access = Access.make(stack, machines=len(MACHINES))
+        for name, token in zip(MACHINES, access.join_tokens, strict=True):
+            stack.start_agent(name, INVENTORIES / f"{name}.json", token=token)
+        api = opened.enter_context(
+            httpx.Client(
+                base_url=f"{access.url}/api/v1/o/{access.organization}/w/{access.workspace}",
+                headers={"authorization": f"Bearer {access.token}"},
+                timeout=30,
+                trust_env=False,
+            )
+        )
+        database = opened.enter_context(psycopg.connect(stack.env["DATABASE_URL"], autocommit=True))
+        wait_until(lambda: _ready(database), seconds=60, what="both machines")
+        yield Bench(stack, access, api, database)
+
+
+def _ready(database: psycopg.Connection[tuple[Any, ...]]) -> bool:
+    heard = database.execute(
+        "SELECT count(*) FROM machines_machine WHERE last_seen_at IS NOT NULL"
+    ).fetchone()
+    return heard == (len(MACHINES),)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` (0 to 1) of the values don't exceed."""
+    ordered = sorted(values)
+    rank = max(1, -(-len(ordered) * share // 1))
+    return ordered[int(rank) - 1]

@@ -1,0 +1,183 @@
+"""The guide's run, by the guide's command lines, and a torchrun job small enough for a CPU."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from console.local.instance import ROOT
+from tests.e2e.world import eventually
+
+pytestmark = pytest.mark.processes
+
+IMAGE = ROOT / "worker_image"
+ATTACH = """
+jq --rawfile src train_ddp.py \\
+    '.spec.task_template.configs = [{"mounts": ["/app/train_ddp.py"], "value": $src}]' \\
+    run.json > run.full.json
+"""
+SUBMIT = """
+curl -fsS -X POST "$API/runs" -H "Authorization: Bearer $ASTRAEUS_TOKEN" \\
+    -H 'content-type: application/json' -d @run.full.json | jq -r .metadata.name
+"""
+DELETE = """curl -fsS -X DELETE "$API/runs/ddp-resnet50" -H "Authorization: Bearer $ASTRAEUS_TOKEN" """
+PORTS = ",".join(f"mlx5_{number}:1" for number in range(8))
+
+
+@pytest.fixture
+def guide(tmp_path):
+    """A directory with the guide's files."""
+    for name in ("run.json", "train_ddp.py"):
+        shutil.copy(IMAGE / name, tmp_path)
+    return tmp_path
+
+
+def environment(rank, job_id, *, nccl_debug="WARN", **env):
+    """All variables of one of the two workers."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "ASTRAEUS_GPU_COUNT": "8",
+        "ASTRAEUS_WORLD_SIZE": "2",
+        "ASTRAEUS_REPLICA_INDEX": str(rank),
+        "ASTRAEUS_LEADER_ADDRESS": "127.0.0.1",
+        "ASTRAEUS_LEADER_TASK_NAME": "ddp-resnet50-0",
+        "ASTRAEUS_TASK_NAME": f"ddp-resnet50-{rank}",
+        "ASTRAEUS_NODE_NAME": f"gpu-0{rank + 1}",
+        "ASTRAEUS_JOB_NAME": "ddp-resnet50",
+        "ASTRAEUS_WORKSPACE": "vision",
+        "ASTRAEUS_CLUSTER": "main",
+        "ASTRAEUS_ATTEMPT": "1",
+        "ASTRAEUS_NETWORK": "ib_fabric",
+        "ASTRAEUS_GROUP_NAME": "",
+        "ASTRAEUS_GROUP_RANK": str(rank),
+        "ASTRAEUS_GROUP_SIZE": "2",
+        "PET_NNODES": "2",
+        "PET_NPROC_PER_NODE": "8",
+        "PET_NODE_RANK": str(rank),
+        "PET_MASTER_ADDR": "127.0.0.1",
+        "PET_MASTER_PORT": "29500",
+        "SLURM_PROCID": str(rank),
+        "SLURM_NODEID": str(rank),
+        "SLURM_LOCALID": "0",
+        "SLURM_NNODES": "2",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_NTASKS": "2",
+        "SLURM_NPROCS": "2",
+        "SLURM_NTASKS_PER_NODE": "1",
+        "SLURM_TASKS_PER_NODE": "1(x2)",
+        "SLURM_JOB_NAME": "ddp-resnet50",
+        "SLURM_JOB_ID": str(job_id),
+        "SLURM_JOB_NODELIST": "gpu-[01-02]",
+        "SLURM_NODELIST": "gpu-[01-02]",
+        "SLURMD_NODENAME": f"gpu-0{rank + 1}",
+        "SLURM_CPUS_ON_NODE": "96",
+        "SLURM_GPUS_ON_NODE": "8",
+        "SLURM_RESTART_COUNT": "0",
+        "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
+        "NCCL_DEBUG": nccl_debug,
+        "NCCL_ASYNC_ERROR_HANDLING": "1",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+        "NCCL_SOCKET_IFNAME": "^lo,docker,virbr,veth,cni,wg",
+        "NCCL_IB_HCA": f"={PORTS}",
+        **env,
+    }
+
+
+def test_the_guides_run_as_written(here, guide):
+    here.submitted.append("ddp-resnet50")
+
+    assert here.shell(ATTACH, cwd=guide).returncode == 0
+    submitted = here.shell(SUBMIT, cwd=guide)
+
+    assert (submitted.stdout, submitted.stderr) == ("ddp-resnet50\n", "")
+    status = here.wait("ddp-resnet50", "Starting", "Running")
+    assert status["network"] == {"code": "ib_fabric", "text": "one InfiniBand fabric"}
+    assert status["shape"] == [{"machines": 2, "gpus": 8}]
+    assert [(w["name"], w["machine"], len(w["gpus"])) for w in status["workers"]] == [
+        ("ddp-resnet50-0", "gpu-01", 8),
+        ("ddp-resnet50-1", "gpu-02", 8),
+    ]
+    eventually(lambda: "worker 1 of 2" in here.log("ddp-resnet50-1"), "worker 1 has begun")
+    for rank in (0, 1):
+        assert here.log(f"ddp-resnet50-{rank}").splitlines()[0] == (
+            f"worker {rank} of 2 on gpu-0{rank + 1}, leader 127.0.0.1:29500, 8 GPUs"
+        )
+
+    deleted = here.shell(DELETE, cwd=guide)
+
+    assert deleted.returncode == 0, deleted.stderr
+    eventually(lambda: here.api.get("/runs/ddp-resnet50").status_code == 404, "the run is gone")
+
+
+def test_every_variable_of_both_workers(here):
+    document = json.loads((IMAGE / "run.json").read_text())
+    template = document["spec"]["task_template"]
+    template |= {"command": "env", "args": []}
+
+    name = here.submit(document)
+    here.wait(name, "Succeeded")
+
+    [(job_id,)] = here.sql("SELECT id FROM runs_run WHERE name = %s", name)
+    for rank in (0, 1):
+        found = dict(line.split("=", 1) for line in here.whole_log(f"{name}-{rank}").splitlines())
+        machine = {variable: found.pop(variable) for variable in ("PATH", "HOME", "LANG", "TMPDIR", "PWD")}
+        assert found == environment(
+            rank, job_id, nccl_debug="INFO", **template["env"] | {"NCCL_DEBUG": "INFO"}
+        )
+        assert machine.items() >= {"HOME": "/tmp", "TMPDIR": "/tmp", "PWD": "/"}.items()
+
+
+def test_two_workers_train_with_torchrun(here):
+    document = json.loads((IMAGE / "run.demo.json").read_text())
+    template = document["spec"]["task_template"]
+    template["env"] = {
+        "STEPS": "2",
+        "IMAGE_SIZE": "32",
+        "BATCH_PER_GPU": "2",
+        "ALLREDUCE_MIB": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    template["configs"] = [
+        {"mounts": ["/app/train_ddp.py"], "value": (IMAGE / "train_ddp.py").read_text(encoding="utf-8")}
+    ]
+
+    name = here.submit(document)
+    here.wait(name, "Running")
+    running = here.astra("runs")
+    followed = here.astra("logs", "-f", f"{name}-0")
+    here.wait(name, "Succeeded")
+
+    assert running.splitlines() == [
+        "NAME                          CLUSTER       STATE       REASON",
+        "ddp-resnet50                  main          Running     2 of 2 workers running",
+    ]
+    assert here.history(name) == [
+        (0, "Pending", "Queued; the next pass is due within seconds"),
+        (1, "Starting", "Starting together: 0 of 2 ready"),
+        (1, "Starting", "All 2 workers ready: starting"),
+        (1, "Running", "2 of 2 workers running"),
+        (1, "Succeeded", "2 of 2 workers succeeded"),
+    ]
+    assert followed == here.log(f"{name}-0")
+    results = [
+        line for line in followed.splitlines() if re.match("worker |all_reduce |step |throughput: ", line)
+    ]
+    assert results[0] == "worker 0 of 2 on gpu-01, leader 127.0.0.1:29500, 1 GPUs"
+    assert re.fullmatch(
+        r"all_reduce 1 MiB over 2 CPU processes: [\d.]+ ms, bus bandwidth [\d.]+ GB/s", results[1]
+    )
+    assert re.fullmatch(r"throughput: [\d.,]+ images/s on 2 CPU processes", results[-1])
+    assert here.log(f"{name}-1") == "worker 1 of 2 on gpu-02, leader 127.0.0.1:29500, 1 GPUs\n"
+
+    shown = here.astra("show", name)
+
+    assert re.search(r"^Network +one InfiniBand fabric$", shown, re.MULTILINE)
+    assert re.search(rf"^{name}-1 +Succeeded +gpu-02 +1 +Succeeded on gpu-02$", shown, re.MULTILINE)
+    assert here.astra("delete", name) == "ddp-resnet50 deleted\n"
+    assert here.astra("runs").splitlines() == [
+        "NAME                          CLUSTER       STATE       REASON"
+    ]
