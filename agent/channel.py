@@ -72,7 +72,8 @@ class _Said:
 
 
 class Channel:
-    """`apply` is called with every newer desired state, from one thread at a time."""
+    """`apply` is called with every newer desired state, `confirm` when the console answered that there is none;
+    from one thread at a time."""
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Channel:
         heard: Heard,
         observe: Callable[[], Observed],
         apply: Callable[[Desired], None],
+        confirm: Callable[[], None],
     ) -> None:
         self._console = console
         self._identity = identity
@@ -90,6 +92,7 @@ class Channel:
         self._heard = heard
         self._observe = observe
         self._apply = apply
+        self._confirm = confirm
         self._applied = state.read().revision
         self._sequence = itertools.count()
         self._lock = threading.Lock()
@@ -129,7 +132,8 @@ class Channel:
 
     def _poll(self) -> float:
         begun, applied = time.monotonic(), self._applied
-        self._sync(self._request(wait_seconds=POLL_SECONDS))
+        # The first answer, also after an outage, is wanted at once: adopted workers wait for it.
+        self._sync(self._request(wait_seconds=POLL_SECONDS if self._reached else 0))
         fruitless = self._applied == applied and time.monotonic() - begun < _AT_ONCE_SECONDS
         self._fruitless = self._fruitless + 1 if fruitless else 0
         return _FRUITLESS_PAUSE if self._fruitless > _FRUITLESS_IN_A_ROW else 0.0
@@ -196,6 +200,8 @@ class Channel:
         self._news.set()  # a report finds out whether the console holds the newest observation
 
     def _take_desired(self, answer: SyncAnswer) -> None:
+        if answer.revision == self._applied:
+            self._confirm()
         if answer.desired is None or answer.revision <= self._applied:
             return  # late, or twice
         try:

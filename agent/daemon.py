@@ -61,6 +61,7 @@ class Agent:
             heard=Heard(places.heard),
             observe=self._observe,
             apply=self._workers.apply,
+            confirm=self._workers.confirm,
         )
 
     def _ports_held(self) -> set[int]:

@@ -159,6 +159,8 @@ class LogShipper(threading.Thread):
         return self._offsets[name]
 
     def _chunk(self, tail: Tail, offset: int) -> Chunk | None:
+        if tail.entry.log_size() <= offset:
+            return None
         try:
             with (tail.entry.path / "log").open("rb") as file:
                 file.seek(offset)

@@ -34,16 +34,29 @@ class Workers:
         self._refused: dict[str, AssignmentReport] = {}
         self._shipped: set[str] = set()
         self._desired: Desired | None = None
+        self._unconfirmed: Desired | None = None
 
     def adopt(self, desired: Desired | None) -> None:
-        """Take up what earlier agents left. Without a known desired state all goes on as it was ordered."""
+        """Take up what earlier agents left. `desired` is the last state they had applied, if it is known.
+
+        What hasn't started yet is only prepared until `confirm`: the console may have given it up while this
+        machine was off, and have started it elsewhere.
+        """
         listed = {assignment.id: assignment for assignment in desired.assignments} if desired else {}
         with self._lock:
             for found in self._journal.entries():
                 entry = self._mended(found, listed.get(found.id))
-                self._execute(entry, entry.assignment.phase if entry.assignment else "stop")
+                self._execute(entry, _unstarted(entry.assignment.phase) if entry.assignment else "stop")
             if desired is not None:
-                self.apply(desired)
+                careful = [a.model_copy(update={"phase": _unstarted(a.phase)}) for a in listed.values()]
+                self.apply(Desired(assignments=tuple(careful)))
+                self._unconfirmed = desired
+
+    def confirm(self) -> None:
+        """The console has answered and knows nothing newer than what was adopted."""
+        with self._lock:
+            if self._unconfirmed is not None:
+                self.apply(self._unconfirmed)
 
     def _mended(self, entry: Entry, assignment: Assignment | None) -> Entry:
         """A damaged record is written anew from the desired state, which has the same assignment."""
@@ -57,7 +70,7 @@ class Workers:
 
     def apply(self, desired: Desired) -> None:
         with self._lock:
-            self._desired = desired
+            self._desired, self._unconfirmed = desired, None
             for action in decide(desired, self._held()):
                 match action:
                     case Take(assignment):
@@ -141,3 +154,8 @@ class Workers:
         with self._lock:
             for executor in self._executors.values():
                 executor.close()
+
+
+def _unstarted(phase: Phase) -> Phase:
+    """What is running goes on anyway: an order to start changes nothing about it."""
+    return "prepare" if phase == "start" else phase

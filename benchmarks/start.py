@@ -92,7 +92,7 @@ def _measure(bench: Bench, name: str) -> Times:
     said = [float(_log(bench, f"{name}-{rank}")) for rank in range(len(MACHINES))]
     attempts = bench.database.execute(TIMES, [name]).fetchall()
     if len(attempts) != 1:
-        raise LocalError(f"{name} took {len(attempts)} attempts")
+        raise LocalError(f"{name} took {len(attempts)} attempts:\n{_history(bench, name)}")
     _delete(bench, name)
     placed, ready, opened = attempts[0]
     moments = (answered, placed, ready, opened, max(said))
@@ -107,6 +107,11 @@ def _ended(bench: Bench, name: str) -> str | None:
 def _log(bench: Bench, worker: str) -> str:
     """The worker's log, once it is whole."""
     return bench.api.get(f"/workers/{worker}/logs", params={"follow": "true"}).raise_for_status().text
+
+
+def _history(bench: Bench, name: str) -> str:
+    events = bench.api.get(f"/runs/{name}/events").raise_for_status().json()["items"]
+    return "\n".join(f"{event['at']} {event['state']}: {event['text']}" for event in events)
 
 
 def _delete(bench: Bench, name: str) -> None:

@@ -8,6 +8,8 @@ from typing import Any, ParamSpec, TypeVar
 import redis
 from django.conf import settings
 from django.db import transaction
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -18,11 +20,17 @@ T = TypeVar("T")
 
 @lru_cache(maxsize=1)
 def client() -> redis.Redis:
+    return connect(settings.REDIS_URL)
+
+
+def connect(url: str) -> redis.Redis:
+    """A client that gives up at once: tried again only on a connection that Redis has closed meanwhile."""
     return redis.Redis.from_url(
-        settings.REDIS_URL,
+        url,
         decode_responses=True,
         socket_timeout=TIMEOUT_SECONDS,
         socket_connect_timeout=TIMEOUT_SECONDS,
+        retry=Retry(NoBackoff(), 1),
     )
 
 

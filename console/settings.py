@@ -153,7 +153,11 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_DEFAULT_QUEUE = "react"
-CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2}
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+    "max_retries": 0,  # of those who queue a task; workers reconnect by themselves
+}
 CELERY_TASK_PUBLISH_RETRY = (
     False  # a sweep does what a lost nudge would have; a request never waits for Redis
 )

@@ -82,13 +82,14 @@ def _gpu_store(machine: Machine, gpu: Gpu | None, report: GpuReport) -> bool:
 
 def _ports_store(machine: Machine, reports: tuple[PortReport, ...]) -> bool:
     known = {(port.device, port.port): port for port in machine.rdma_ports.all()}
+    fabrics = _fabric_ids(machine, reports)
     changed = False
     for report in reports:
         values = {
             "link_layer": report.link_layer,
             "state": report.state,
             "rate_gbps": report.rate_gbps,
-            "fabric_id": _fabric_id(machine, report),
+            "fabric_id": fabrics.get(_fabric_key(report)),
             "netdev": report.netdev or "",
         }
         port = known.pop((report.device, report.port), None)
@@ -102,19 +103,27 @@ def _ports_store(machine: Machine, reports: tuple[PortReport, ...]) -> bool:
     return changed or bool(known)
 
 
-def _fabric_id(machine: Machine, report: PortReport) -> int | None:
-    """The fabric of the port's subnet manager, made when it is new; None while no manager is known."""
-    if report.link_layer != "InfiniBand" or not report.subnet_manager:
-        return None
-    fabric = Fabric.objects.filter(cluster=machine.cluster_id, key=report.subnet_manager).first()
-    if fabric is None:
-        # Two machines that bring a new fabric each at the same moment must not give both one name.
-        Cluster.objects.select_for_update().get(id=machine.cluster_id)
-        fabric, _ = Fabric.objects.get_or_create(
-            cluster_id=machine.cluster_id,
-            key=report.subnet_manager,
-            defaults={"name": _fabric_name(machine.cluster_id), "guessed": report.guessed},
-        )
+def _fabric_key(report: PortReport) -> str:
+    """The subnet manager of an InfiniBand port; empty while none is known, and for other ports."""
+    return (report.subnet_manager or "") if report.link_layer == "InfiniBand" else ""
+
+
+def _fabric_ids(machine: Machine, reports: tuple[PortReport, ...]) -> dict[str, int]:
+    """Subnet manager → fabric, of all that the ports name; those that are new are made."""
+    guessed = {key: report.guessed for report in reports if (key := _fabric_key(report))}
+    known = Fabric.objects.filter(cluster=machine.cluster_id, key__in=guessed)
+    found = dict(known.values_list("key", "id"))
+    for key in sorted(guessed.keys() - found.keys()):
+        found[key] = _fabric_make(machine.cluster_id, key, guessed=guessed[key])
+    return found
+
+
+def _fabric_make(cluster_id: int, key: str, *, guessed: bool) -> int:
+    # Two machines that bring a new fabric each at the same moment must not give both one name.
+    Cluster.objects.select_for_update().get(id=cluster_id)
+    fabric, _ = Fabric.objects.get_or_create(
+        cluster_id=cluster_id, key=key, defaults={"name": _fabric_name(cluster_id), "guessed": guessed}
+    )
     return fabric.id
 
 

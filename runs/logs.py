@@ -148,7 +148,7 @@ def log_tail_offset(assignment: Assignment, lines: int) -> int:
         return assignment.log_size
     found = 0
     chunks = LogChunk.objects.filter(assignment=assignment).order_by("-offset")
-    first = 0
+    first, following = 0, assignment.log_size
     for chunk in _batches(chunks, 4, "offset__lt"):
         data = bytes(chunk.data)
         first = chunk.offset
@@ -157,8 +157,9 @@ def log_tail_offset(assignment: Assignment, lines: int) -> int:
             position -= 1
         while (position := data.rfind(b"\n", 0, position)) >= 0:
             found += 1
-            if found == lines:
-                return chunk.offset + position + 1
+            if found == lines:  # a line that begins behind the chunk may begin behind a gap
+                return chunk.offset + position + 1 if position + 1 < len(data) else following
+        following = first
     return first
 
 

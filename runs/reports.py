@@ -88,7 +88,8 @@ def _report_apply(assignment: Assignment, report: AssignmentReport, skew: timede
     if fields:
         _save(assignment, **fields)
         _worker_follow(assignment)
-        _advance(assignment)
+        if state != WorkerState.PREPARING:  # nothing is ever decided by that
+            _advance(assignment)
     if report.gone:
         _release(assignment)
 

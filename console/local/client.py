@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from console.local.errors import LocalError
+from console.local.report import Report
 from console.local.stack import Stack
 
 ENDED = ("Succeeded", "Failed", "Stopped")
@@ -33,6 +34,20 @@ class Access:
     def make(cls, stack: Stack, *, machines: int) -> "Access":
         return cls(**json.loads(stack.manage("bootstrap_demo", "--json", "--machines", str(machines))))
 
+    @property
+    def api(self) -> str:
+        """What the user guide calls $API."""
+        return f"{self.url}/api/v1/o/{self.organization}/w/{self.workspace}"
+
+    def tell(self, report: Report) -> None:
+        """Prints how to get in, by page, curl and command line."""
+        report.fact("address", self.url)
+        report.fact("sign in", self.login_url)
+        report.fact("or as", f"{self.user} with the password {self.password}")
+        report.fact("curl", f"export API={self.api} ASTRAEUS_TOKEN={self.token}")
+        workspace = f"{self.organization}/{self.workspace}"
+        report.fact("astra", f"export ASTRAEUS_SERVER={self.url} ASTRAEUS_WORKSPACE={workspace}")
+
 
 @dataclass(frozen=True)
 class LogLine:
@@ -44,11 +59,11 @@ class LogLine:
 
 
 class Client:
-    """Calls below /api/v1/o/<organization>/w/<workspace>."""
+    """Calls below $API."""
 
     def __init__(self, access: Access) -> None:
         self._http = httpx.Client(
-            base_url=f"{access.url}/api/v1/o/{access.organization}/w/{access.workspace}",
+            base_url=access.api,
             headers={"authorization": f"Bearer {access.token}"},
             timeout=30,
             trust_env=False,  # the console is on this machine: a proxy could only be in the way

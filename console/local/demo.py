@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -20,7 +21,6 @@ from console.local.errors import LocalError
 from console.local.instance import ROOT, exclusive, write_private
 from console.local.keeper import run_kept
 from console.local.leftovers import end_processes_of
-from console.local.processes import free_port
 from console.local.report import Report
 from console.local.services import Services, local_services
 from console.local.stack import Stack
@@ -53,11 +53,15 @@ def _demo(*, stay: bool, fresh: bool) -> int:
             instance.remove_data()
         with report.step("PostgreSQL and Redis answer"):
             services = stack.enter_context(local_services(instance, durable=True))
-        with report.step("The console answers, Celery's workers take tasks"):
-            console = stack.enter_context(Stack(instance, services, port=free_port(PORT)))
+        console = Stack(instance, services, port=PORT)
+        stack.callback(console.stop)
+        with report.step("The database is migrated, the console's processes are started"):
+            console.start()
         instance.note(command="demo", state="running", url=console.base_url)
-        with report.step("The organization, the person and the tokens are made"):
+        with report.step("An organization, a person and tokens are made"):
             access = Access.make(console, machines=len(MACHINES))
+        with report.step("The console answers, Celery's workers take tasks"):
+            console.wait_ready()
         client = stack.enter_context(_client(access))
         _start_machines(report, console, client, services, access)
         succeeded = _train(report, client)
@@ -98,8 +102,10 @@ def _start_machines(
     with report.step(f"The machines {' and '.join(MACHINES)} have joined"):
         client.stop_all()  # of a demo that was killed: they would be restarted now
         _forget_agents_of_other_data(console, services)
-        for name, token in zip(MACHINES, access.join_tokens, strict=True):
-            console.join_agent(name, inventory=IMAGE / "demo" / f"{name}.json", token=token)
+        inventories = [IMAGE / "demo" / f"{name}.json" for name in MACHINES]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(console.join_agent, MACHINES, inventories, access.join_tokens))
+        for name in MACHINES:  # not from the pool: the kernel ends a process with the thread that started it
             console.run_agent(name)
 
 
@@ -188,9 +194,7 @@ def _tell_results(report: Report, access: Access, *, stay: bool) -> None:
     for line in report.results:
         report.fact("", line, style="green")
     report.heading("Console" if stay else "Console (ends now; on a terminal, or with ./dev up, it stays)")
-    report.fact("address", access.url)
-    report.fact("sign in", access.login_url)
-    report.fact("or as", f"{access.user} with the password {access.password}")
+    access.tell(report)
     if stay:
         report.heading("Ctrl-C ends the console, the machines and everything on them.")
 

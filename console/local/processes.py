@@ -1,5 +1,6 @@
 """Long-running child processes: started with a log file, signalled by pid, ended for certain."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -154,22 +155,16 @@ def wait_until(
         time.sleep(interval)
 
 
-def free_port(preferred: int | None = None) -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on: the preferred one when it is free."""
-    if preferred is not None and port_is_free(preferred):
-        return preferred
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on; somebody may before it is used."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         number: int = probe.getsockname()[1]
     return number
 
 
-def port_is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As servers do: connections of an ended server in TIME_WAIT don't count as taken.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+def listen(preferred: int | None = None) -> socket.socket:
+    """A socket that listens on 127.0.0.1: on the preferred port when it is free, else on any."""
+    if preferred is not None:
+        with contextlib.suppress(OSError):
+            return socket.create_server(("127.0.0.1", preferred))
+    return socket.create_server(("127.0.0.1", 0))

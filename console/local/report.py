@@ -19,9 +19,9 @@ class Report:
     results: list[str] = field(default_factory=list)  # the lines a person came for
 
     def line(self, text: str, style: str = "") -> None:
-        stamp = Text(f"{time.monotonic() - self.started:6.1f} s  ", style="dim")
+        stamp = f"{time.monotonic() - self.started:6.1f} s  "
         # Text objects: what a worker's log or a machine's name contains is never taken for markup.
-        self.out.print(stamp + Text(text, style=style))
+        self.out.print(Text.assemble((stamp, "dim"), (text, style)))
 
     def mark(self, what: str) -> None:
         """Notes that this has been reached; only the first time counts."""
@@ -39,7 +39,7 @@ class Report:
         self.out.print(Text(f"\n{text}", style="bold"))
 
     def fact(self, name: str, value: str, style: str = "") -> None:
-        self.out.print(Text(f"  {name:<12}", style="dim") + Text(value, style=style))
+        self.out.print(Text.assemble((f"  {name:<12}", "dim"), (value, style)))
 
     def timeline(self) -> None:
         """All marks in order, with the seconds since the mark before."""

@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,7 @@ from console.local import interruption
 from console.local.errors import LocalError
 from console.local.instance import ROOT, Instance, exclusive, write_private
 from console.local.leftovers import end_processes_of
-from console.local.processes import Command, Process, free_port, stop_all, wait_until
+from console.local.processes import Command, Process, listen, stop_all, wait_until
 from console.local.redis_server import RedisServer
 from console.local.services import Services
 
@@ -56,7 +57,8 @@ class Stack:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.instance = instance
-        self.port = port or free_port()
+        self._listener = listen(port)
+        self.port: int = self._listener.getsockname()[1]
         self.reload = reload
         self.processes: dict[str, Process] = {}
         self.env = {**os.environ, **self._settings(services), **(env or {})}
@@ -73,6 +75,7 @@ class Stack:
     def __enter__(self) -> Self:
         try:
             self.start()
+            self.wait_ready()
         except BaseException:
             self.stop()
             raise
@@ -84,14 +87,16 @@ class Stack:
         self.stop()
 
     def start(self) -> None:
-        """Starts together what can be: Python's imports take the time, the workers' run beside the migration."""
+        """Starts everything but agents, on a migrated database, without waiting until it is ready.
+
+        What can be is started together: Python's imports take the time, and the workers' run beside the migration.
+        """
         (self.instance.directory / "static").mkdir(exist_ok=True)  # WhiteNoise warns of a missing one
         for queue in _QUEUES:
             self._start(f"celery-{queue}", _worker(queue))
         self.manage("migrate", "--no-input")
-        self._start("console", self._server())
+        self._start_console()
         self._start("celery-beat", self._beat())
-        self.wait_ready()
 
     def watch(self) -> None:
         """Returns never; raises LocalError when a process ends by itself."""
@@ -104,6 +109,7 @@ class Stack:
     def stop(self) -> None:
         """Ends every process, those of workers included, which outlive their agent on purpose."""
         interruption.begin_end()
+        self._listener.close()
         stop_all(list(self.processes.values()), seconds=8)
         end_processes_of(self.agents)
 
@@ -132,7 +138,7 @@ class Stack:
             raise LocalError(f"manage.py {' '.join(arguments)} failed.\n{result.stdout}{result.stderr}")
         return result.stdout
 
-    def join_agent(self, name: str, *, inventory: Path, token: str) -> None:
+    def join_agent(self, name: str, inventory: Path, token: str) -> None:
         """Makes the machine known to the console: exchanges the join token for the agent's credential.
 
         An agent that has joined before keeps its credential and is only told the console's present address.
@@ -142,22 +148,11 @@ class Stack:
             _point_agent(state / "agent.json", self.base_url)
             return
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        argv = [
-            sys.executable,
-            "-m",
-            "agent",
-            "join",
-            "--server",
-            self.base_url,
-            "--token",
-            token,
-            "--name",
-            name,
-        ]
-        argv += ["--state-dir", str(state), "--runtime", "bubblewrap", "--simulate", str(inventory)]
-        argv += ["--address", "127.0.0.1"]
+        options = ["--server", self.base_url, "--token", token, "--name", name, "--state-dir", str(state)]
+        options += ["--runtime", "bubblewrap", "--simulate", str(inventory), "--address", "127.0.0.1"]
+        options += ["--hide", str(self.instance.directory)]  # the console's secrets, the other agents' state
         result = subprocess.run(
-            argv,
+            [sys.executable, "-m", "agent", "join", *options],
             cwd=ROOT,
             env=self._agent_env(),
             stdin=subprocess.DEVNULL,
@@ -177,7 +172,7 @@ class Stack:
         )
 
     def start_agent(self, name: str, inventory: Path, *, token: str) -> Process:
-        self.join_agent(name, inventory=inventory, token=token)
+        self.join_agent(name, inventory, token)
         return self.run_agent(name)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
@@ -213,15 +208,21 @@ class Stack:
         env["PYTHONUNBUFFERED"] = "1"
         return env
 
-    def _server(self) -> list[str]:
-        address = ["--host", "127.0.0.1", "--port", str(self.port)]
-        options = [
-            "--no-access-log",
-            "--timeout-graceful-shutdown",
-            "2",
-            *(["--reload"] if self.reload else []),
-        ]
-        return ["-m", "uvicorn", "console.asgi:application", *address, *options]
+    def _start_console(self) -> None:
+        """Hands the listening socket over. A console started again after a kill listens by itself."""
+        again = self._command("console", ["-m", "console.local.web", str(self.port)])
+        if self.reload:  # uvicorn's reloader starts servers of its own, with a socket of its own
+            self._listener.close()
+            options = ["--port", str(self.port), "--no-access-log", "--timeout-graceful-shutdown", "2"]
+            first = again = self._command(
+                "console", ["-m", "uvicorn", "console.asgi:application", "--reload", *options]
+            )
+        else:
+            descriptor = self._listener.fileno()
+            first = replace(again, argv=[*again.argv, str(descriptor)], keep_open=(descriptor,))
+        process = self.processes["console"] = Process.start(first)
+        process.command = again
+        self._listener.close()
 
     def _beat(self) -> list[str]:
         schedule = self.instance.directory / "beat-schedule"
@@ -229,15 +230,19 @@ class Stack:
         return [*_CELERY, "beat", "--schedule", str(schedule), "--pidfile="]
 
     def _start(self, name: str, arguments: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
-        command = Command(
+        self.processes[name] = Process.start(self._command(name, arguments, env=env))
+        return self.processes[name]
+
+    def _command(
+        self, name: str, arguments: Sequence[str], *, env: Mapping[str, str] | None = None
+    ) -> Command:
+        return Command(
             name=name,
             argv=[sys.executable, *arguments],
             cwd=ROOT,
             env=env or self.env,
             log=self.instance.logs / f"{name}.log",
         )
-        self.processes[name] = Process.start(command)
-        return self.processes[name]
 
     def _answers(self, path: str) -> bool:
         try:

@@ -9,7 +9,6 @@ from console.local.demo import PORT
 from console.local.instance import exclusive
 from console.local.interruption import Interrupted
 from console.local.keeper import run_kept
-from console.local.processes import free_port
 from console.local.report import Report
 from console.local.services import local_services
 from console.local.stack import Stack
@@ -30,14 +29,12 @@ def _up(*, reload: bool) -> int:
             services = stack.enter_context(local_services(instance, durable=True))
         with report.step("The console answers, Celery's workers take tasks"):
             console = stack.enter_context(
-                Stack(instance, services, port=free_port(PORT), reload=reload, env={"ASTRAEUS_DEBUG": "1"})
+                Stack(instance, services, port=PORT, reload=reload, env={"ASTRAEUS_DEBUG": "1"})
             )
         instance.note(command="up", state="running", url=console.base_url)
         access = Access.make(console, machines=0)
         report.heading("Console")
-        report.fact("address", access.url)
-        report.fact("sign in", access.login_url)
-        report.fact("or as", f"{access.user} with the password {access.password}")
+        access.tell(report)
         report.fact("logs", str(instance.logs))
         report.heading("Ctrl-C ends it; the data stay in .astraeus/up for the next time.")
         with contextlib.suppress(Interrupted):

@@ -106,7 +106,9 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """The page was older than the sign-in. Text sent by our own page is kept; others' text is not shown back."""
     log.warning("CSRF check failed for %s: %s", request.path, reason)
     if request.headers.get("Sec-Fetch-Site") == "same-origin" and KEPT_FIELD in request.POST:
-        return kept(request, "You have signed in again since this page was opened.", status=403)
+        signed_in = request.user.is_authenticated
+        why = "You have signed in again since this page was opened." if signed_in else "You were signed out."
+        return kept(request, why, status=403)
     return render(request, "errors/stale.html", status=403)
 
 

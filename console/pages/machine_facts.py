@@ -18,6 +18,7 @@ from machines.states import (
     NVLINK_DOMAIN_LABEL,
     RACK_LABEL,
     TOPOLOGY_LABELS,
+    Health,
     LinkLayer,
     MachineState,
 )
@@ -61,6 +62,18 @@ class Holder:
 class GpuRow:
     gpu: Gpu
     holder: Holder | None
+
+    @property
+    def condition(self) -> str:
+        """What is wrong with it; empty when nothing is."""
+        gone = "" if self.gpu.present else "not found any more"
+        evidence = f": {self.gpu.evidence}" if self.gpu.evidence else ""
+        sick = "" if self.gpu.health == Health.HEALTHY else f"{self.gpu.health}{evidence}"
+        return ", ".join(filter(None, [gone, sick]))
+
+    @property
+    def unheld(self) -> str:
+        return "not used" if self.gpu.health == Health.FAULTY else "free"
 
 
 @dataclass(frozen=True, slots=True)

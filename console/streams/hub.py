@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import redis.asyncio
 from django.conf import settings
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from machines.services import WAKE_CHANNEL
@@ -34,7 +36,7 @@ class Hub:
         self.closing = False
         """The server is about to end: streams end too, polls are answered."""
         self.redis = redis.asyncio.Redis.from_url(
-            settings.REDIS_URL, decode_responses=True, socket_connect_timeout=2
+            settings.REDIS_URL, decode_responses=True, socket_connect_timeout=2, retry=Retry(NoBackoff(), 1)
         )
 
     def generation(self, key: str) -> tuple[int, int]:
@@ -86,9 +88,11 @@ class Hub:
     async def _messages(self) -> AsyncIterator[str]:
         async with self.redis.pubsub() as subscription:
             await subscription.subscribe(WAKE_CHANNEL, LIVE_CHANNEL)
-            self._epoch += 1
-            asyncio.get_running_loop().create_task(self._wake_all_with_jitter())
             async for message in subscription.listen():
+                if message["type"] == "subscribe":
+                    # Also after a reconnect, which the client makes by itself: what was sent meanwhile is lost.
+                    self._epoch += 1
+                    self._wake_all_with_jitter()
                 if message["type"] != "message":
                     continue
                 prefix = "machine:" if message["channel"] == WAKE_CHANNEL else ""
@@ -106,7 +110,7 @@ class Hub:
             for event in events:
                 event.set()
 
-    async def _wake_all_with_jitter(self) -> None:
+    def _wake_all_with_jitter(self) -> None:
         for events in list(self._waiting.values()):
             for event in list(events):
                 asyncio.get_running_loop().call_later(random.uniform(0, JITTER_SECONDS), event.set)  # noqa: S311

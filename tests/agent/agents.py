@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,6 @@ class AgentProcess:
     state: Path
     name: str = "gpu-01"
     process: subprocess.Popen[bytes] | None = None
-    supervisors: set[int] = field(default_factory=set)
 
     def join(self, **more: Any) -> "AgentProcess":
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,11 +50,16 @@ class AgentProcess:
         (self.state / "agent.json").write_text(json.dumps(config))
         return self
 
-    def start(self) -> "AgentProcess":
-        before = len(self.console.requests)
+    def launch(self) -> "AgentProcess":
         with (self.state / "agent.err").open("ab") as errors:
             command = [sys.executable, "-m", "agent", "run", "--state-dir", str(self.state)]
             self.process = subprocess.Popen(command, cwd=ROOT, stderr=errors)
+        return self
+
+    def start(self) -> "AgentProcess":
+        """Returns when the console has heard of it."""
+        before = len(self.console.requests)
+        self.launch()
         self.console.wait(lambda: len(self.console.requests) > before, "the agent's first request")
         return self
 
@@ -92,7 +96,10 @@ class AgentProcess:
 
 
 def _works_in(pid: int, directory: Path) -> bool:
-    return Path(f"/proc/{pid}/cwd").resolve() == directory.resolve()
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink() == directory.resolve()
+    except OSError:  # it has just ended
+        return False
 
 
 def worker(name: str = "a1", script: str = "true", **more: Any) -> Assignment:

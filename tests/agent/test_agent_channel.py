@@ -36,6 +36,7 @@ class Script:
             heard=Heard(self.heard),
             observe=lambda: self.observed,
             apply=self.applied.append,
+            confirm=lambda: None,
         )
 
     def _handle(self, request: httpx.Request) -> httpx.Response:

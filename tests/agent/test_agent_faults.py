@@ -10,9 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agent.desired_state import Applied, DesiredState
 from tests.agent.agents import ROOT, AgentProcess, alive, eventually, worker
 from tests.agent.fake_console import FakeConsole, Refusal
-from wire.agent_messages import Exit
+from wire.agent_messages import Desired, Exit
 
 pytestmark = pytest.mark.processes
 
@@ -64,6 +65,25 @@ def test_agent_killed_between_prepare_and_start(console: FakeConsole, agent: Age
     console.wait_gone("a1")
     assert console.wait_whole_log("a1") == "once\n"
     assert agent.record("a1")["child"] == prepared
+
+
+def test_a_start_from_yesterday_waits_for_the_console(console: FakeConsole, agent: AgentProcess) -> None:
+    """The agent died with the order to start in hand. By now the console may have started it elsewhere."""
+    console.want(worker(script="echo once", phase="prepare"))
+    console.wait_state("a1", "ready")
+    agent.kill()
+    port = console.stop()
+    ordered = Applied(revision=2, desired=Desired(assignments=(worker(script="echo once"),)))
+    DesiredState(agent.state / "desired.json").write(ordered)
+    agent.launch()
+    eventually(lambda: "no answer from the console" in agent.said(), "the first attempt to reach the console")
+    supervisor = agent.record("a1")["supervisor"]
+    assert (alive(supervisor), (agent.directory("a1") / "started").exists()) == (True, False)
+    assert (agent.directory("a1") / "order").read_text().split() == ["wait", "0", "0"]
+
+    console.want(worker(script="echo once"))
+    console.start(port)
+    assert console.wait_whole_log("a1") == "once\n"
 
 
 @pytest.mark.parametrize("kills", [3])

@@ -2,14 +2,16 @@
 
 import os
 import pwd
+import shutil
 import socket
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agent.agents import AgentProcess, worker
+from tests.agent.agents import ROOT, AgentProcess, worker
 from tests.agent.fake_console import FakeConsole
 from wire.agent_messages import Exit, FileMount
 
@@ -83,9 +85,9 @@ def test_nothing_of_the_machine_can_be_written(console: FakeConsole, agent: Agen
 
 def test_the_agents_state_is_hidden(console: FakeConsole, tmp_path: Path) -> None:
     """Also where the state lies outside of every private directory."""
-    home = Path(__file__).parents[2] / ".pytest_agent_state"
+    home = Path(tempfile.mkdtemp(prefix=".agent-state-", dir=ROOT))
     other = home / "other"
-    other.mkdir(parents=True, exist_ok=True)
+    other.mkdir()
     (other / "secret").write_text("secret")
     agent = AgentProcess(console, home / "state").join(hide=[str(other)]).start()
     try:
@@ -96,9 +98,7 @@ def test_the_agents_state_is_hidden(console: FakeConsole, tmp_path: Path) -> Non
         assert text.count("No such file") == 2
     finally:
         agent.clean()
-        for path in sorted(home.rglob("*"), key=lambda path: len(path.parts), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        home.rmdir()
+        shutil.rmtree(home)
 
 
 def test_credentials_of_the_machine_are_hidden(console: FakeConsole, agent: AgentProcess) -> None:

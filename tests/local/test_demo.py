@@ -53,7 +53,6 @@ def is_unlocked(our_clone):
     ("until", "number"),
     [
         ("PostgreSQL and Redis answer", signal.SIGINT),
-        ("have joined", signal.SIGKILL),
         ("Running", signal.SIGKILL),
         ("running on CPUs over gloo", signal.SIGINT),
     ],

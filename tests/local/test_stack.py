@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from console.local.stack import isolated_stack
-from tests.local.serving import exists, wait_for, wait_gone
+from tests.local.serving import exists, wait_gone
 
 pytestmark = pytest.mark.processes
 
@@ -22,6 +22,10 @@ def answers(stack, path="/readyz"):
 def stack(tmp_path_factory):
     with isolated_stack(tmp_path_factory.mktemp("stack")) as found:
         yield found
+        pids = [process.pid for process in found.processes.values()]
+        assert all(exists(pid) for pid in pids)
+    wait_gone(pids, seconds=0)  # nothing is left after the end
+    assert answers(found) is None
 
 
 def test_all_of_it_is_there(stack):
@@ -42,11 +46,3 @@ def test_each_process_can_be_killed_and_started_again(stack, name):
 
 def test_manage_py_speaks_to_the_same_database(stack):
     assert "[X] 0001_initial" in stack.manage("showmigrations", "tenancy")
-
-
-def test_nothing_is_left_after_the_end(tmp_path):
-    with isolated_stack(tmp_path) as stack:
-        pids = [process.pid for process in stack.processes.values()]
-        assert all(exists(pid) for pid in pids)
-    wait_gone(pids, seconds=0)
-    wait_for(lambda: answers(stack) is None)

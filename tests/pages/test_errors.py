@@ -22,7 +22,9 @@ def text(answer):
 def test_not_found_says_what_may_be_the_cause(bea):
     answer = bea.get("/nothing/here")
     assert answer.status_code == 404
-    assert "The address may be wrong, it may have been deleted, or your role does not reach it." in text(answer)
+    assert "The address may be wrong, it may have been deleted, or your role does not reach it." in text(
+        answer
+    )
 
 
 def test_not_found_for_nobody_shows_no_menu(db):
@@ -65,7 +67,9 @@ def test_no_page_is_kept_by_caches(bea):
     assert {"Cookie", "HX-Request"} <= {each.strip() for each in answer["Vary"].split(",")}
 
 
-@pytest.mark.parametrize("address", ["/o/acme/w/vision/jobs?text=%00", "/o/acme/clusters/main/machines?after=%00"])
+@pytest.mark.parametrize(
+    "address", ["/o/acme/w/vision/jobs?text=%00", "/o/acme/clusters/main/machines?after=%00"]
+)
 def test_a_nul_in_an_address_is_no_failure_of_ours(bea, address):
     assert bea.get(address).status_code == 400
 

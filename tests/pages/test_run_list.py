@@ -64,7 +64,11 @@ def test_the_queue_is_counted(three, bea):
 
 @pytest.mark.parametrize(
     ("query", "words"),
-    [("", "No runs yet."), ("?state=Pending", "Nothing waits."), ("?text=x", "No run matches these filters.")],
+    [
+        ("", "No runs yet."),
+        ("?state=Pending", "Nothing waits."),
+        ("?text=x", "No run matches these filters."),
+    ],
 )
 def test_empty_states_say_what_to_do_next(house, bea, query, words):
     assert words in bea.get(f"{RUNS}{query}").content.decode()

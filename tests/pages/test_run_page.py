@@ -26,7 +26,9 @@ def busy(house):
 
 def test_a_waiting_run_answers_first_why(busy, bea):
     page = text(bea.get(DDP))
-    headline = "2 machines with 8 free H100s on one fabric are needed; fabric ib-a has 1 (gpu-01), ib-b has 0."
+    headline = (
+        "2 machines with 8 free H100s on one fabric are needed; fabric ib-a has 1 (gpu-01), ib-b has 0."
+    )
     assert f'data-say="ddp-resnet50 is Pending: {headline}"' in page
     assert page.index(headline) < page.index("exactly 2 machines") < page.index("Why it is waiting")
     for words in (
@@ -76,7 +78,9 @@ def test_logs_and_names_are_text(busy, bea):
     assert "\u202e" not in page
 
 
-@pytest.mark.parametrize("address", [f"{JOBS}/other/ddp-resnet50", f"{JOBS}/main/nothing", f"{JOBS}/main/a%00b"])
+@pytest.mark.parametrize(
+    "address", [f"{JOBS}/other/ddp-resnet50", f"{JOBS}/main/nothing", f"{JOBS}/main/a%00b"]
+)
 def test_what_is_not_there_is_not_found(busy, bea, address):
     answer = bea.get(address)
     assert answer.status_code == 404

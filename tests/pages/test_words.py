@@ -53,7 +53,13 @@ def test_groups_are_told_one_by_one():
 
 
 def test_ages_have_one_unit_but_hours_have_minutes():
-    assert [coarse(each) for each in (-5, 41, 750, 5400, 200_000)] == ["0 s", "41 s", "12 min", "1 h 30 min", "2 d"]
+    assert [coarse(each) for each in (-5, 41, 750, 5400, 200_000)] == [
+        "0 s",
+        "41 s",
+        "12 min",
+        "1 h 30 min",
+        "2 d",
+    ]
 
 
 def test_titles_inside_sentences():
