@@ -8,10 +8,7 @@ from types import FrameType
 from typing import Any, cast
 
 import django
-from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIHandler
-from django.http import HttpRequest
-from django.http.response import HttpResponseBase
+from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 django.setup()
@@ -21,21 +18,7 @@ from console.streams.database import in_thread  # noqa: E402
 from console.streams.hub import hub  # noqa: E402
 from machines.silence import machines_heard_after_start  # noqa: E402
 
-
-class Pages(ASGIHandler):
-    """Django's handler, with one change of threads for a request: middlewares and views all run in that thread.
-
-    Left alone, Django changes threads wherever a middleware that can be asynchronous meets one that can't.
-    """
-
-    def load_middleware(self, is_async: bool = False) -> None:  # noqa: ARG002 - Django's signature
-        super().load_middleware(is_async=False)
-
-    async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
-        return await sync_to_async(self.get_response, thread_sensitive=True)(request)
-
-
-pages = Pages()
+pages = get_asgi_application()
 
 
 async def application(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:

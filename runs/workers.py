@@ -19,7 +19,8 @@ def workers_arrange(run: Run, document: RunDocument, shapes: Sequence[Shape]) ->
         name for name, _, _ in wanted
     ]:
         return sorted((w for w in known.values() if w.active), key=lambda w: w.rank)
-    run.workers.update(active=False)
+    if known:
+        run.workers.update(active=False)
     workers = [
         _place_in_gang(known.get(name) or Worker(run=run, name=name), rank, group, group_rank)
         for rank, (name, group, group_rank) in enumerate(wanted)
@@ -29,10 +30,10 @@ def workers_arrange(run: Run, document: RunDocument, shapes: Sequence[Shape]) ->
         WorkloadName(workspace_id=run.workspace_id, name=worker.name, run=run) for worker in new
     )
     Worker.objects.bulk_create(new)
-    Worker.objects.bulk_update(
-        [worker for worker in workers if worker.name in known], ["rank", "active", "group_rank"]
-    )
-    _drop_unused(run)
+    if known:
+        kept = [worker for worker in workers if worker.name in known]
+        Worker.objects.bulk_update(kept, ["rank", "active", "group_rank"])
+        _drop_unused(run)
     return workers
 
 

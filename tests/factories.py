@@ -23,7 +23,7 @@ from tenancy.access import Actor
 from tenancy.models import Membership, Organization, OrganizationMembership, User, Workspace
 from tenancy.roles import OrganizationRole, WorkspaceRole
 
-PASSWORD = "a-long-password-for-tests"  # noqa: S105 - nobody signs in with it elsewhere
+PASSWORD = "a-long-password-for-tests"
 GIB = 1024**3
 
 
@@ -75,7 +75,16 @@ def house_make() -> House:
     elsewhere = Workspace.objects.create(organization=other, slug="secret", name="Secret")
     OrganizationMembership.objects.create(organization=other, user=people["cyd"], role=OrganizationRole.OWNER)
     Membership.objects.create(workspace=elsewhere, user=people["cyd"], role=WorkspaceRole.ADMIN)
-    return House(organization, workspace, cluster, pool, **people)
+    return House(
+        organization,
+        workspace,
+        cluster,
+        pool,
+        ana=people["ana"],
+        bea=people["bea"],
+        cyd=people["cyd"],
+        vic=people["vic"],
+    )
 
 
 def machine_make(
@@ -105,19 +114,23 @@ def machine_make(
         memory_bytes=gpus * 128 * GIB,
         last_seen_at=timezone.now() if seen else None,
     )
+    rows = []
     for index in range(gpus):
         health = Health.FAULTY if index in faulty else Health.SUSPECT if index in suspect else Health.HEALTHY
         evidence = {"suspect": "NVLink errors growing", "faulty": "fell off the bus"}.get(health, "")
-        Gpu.objects.create(
-            machine=machine,
-            uuid=f"GPU-{name}-{index}",
-            index=index,
-            product=f"NVIDIA {model} 80GB HBM3",
-            model=model,
-            memory_bytes=80 * GIB,
-            health=health,
-            evidence=evidence,
+        rows.append(
+            Gpu(
+                machine=machine,
+                uuid=f"GPU-{name}-{index}",
+                index=index,
+                product=f"NVIDIA {model} 80GB HBM3",
+                model=model,
+                memory_bytes=80 * GIB,
+                health=health,
+                evidence=evidence,
+            )
         )
+    Gpu.objects.bulk_create(rows)
     if fabric is not None:
         _ports_make(house, machine, gpus, fabric, gbps)
     if rack is not None:
@@ -129,8 +142,8 @@ def _ports_make(house: House, machine: Machine, count: int, fabric: str, gbps: i
     if fabric not in house.fabrics:
         key = f"0xfe800000000000{len(house.fabrics) + 0xC1:x}"
         house.fabrics[fabric] = Fabric.objects.create(cluster=house.cluster, key=key, name=fabric)
-    for index in range(count):
-        RdmaPort.objects.create(
+    RdmaPort.objects.bulk_create(
+        RdmaPort(
             machine=machine,
             device=f"mlx5_{index}",
             port=1,
@@ -139,6 +152,8 @@ def _ports_make(house: House, machine: Machine, count: int, fabric: str, gbps: i
             rate_gbps=gbps,
             fabric=house.fabrics[fabric],
         )
+        for index in range(count)
+    )
 
 
 def document_make(

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec
@@ -115,9 +116,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 def server_error(request: HttpRequest) -> HttpResponse:
     """Reads nothing from the database: it may be what failed."""
     reference = f"{secrets.token_hex(2)}-{secrets.token_hex(2)}"
-    log.error("reference %s: %s %s failed", reference, request.method, request.path, exc_info=True)
-    if is_api(request):
-        detail = f"This failed on our side; nothing was changed. Reference {reference}."
-        return problem_response(500, "This failed on our side", detail, errors=[])
+    # Called by Django while it handles the exception, which no handler of ours surrounds.
+    log.error("reference %s: %s %s failed", reference, request.method, request.path, exc_info=sys.exc_info())
     context = {"reference": reference, "theme": theme_of(request)}
     return HttpResponse(render_to_string("500.html", context), status=500)

@@ -40,7 +40,6 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    headline: str
     domains: list[Domain]
     domains_left_out: int
     causes: list[Cause]
@@ -52,7 +51,6 @@ def explanation_of(run: Run) -> Explanation | None:
     if run.state != RunState.PENDING or not data:
         return None
     return Explanation(
-        headline=words.headline(data),
         domains=[_domain(each) for each in data["domains"] if each["kind"] != "cluster"],
         domains_left_out=data["domains_left_out"],
         causes=_causes(data),

@@ -48,6 +48,8 @@ def worker_page(request: HttpRequest, organization: str, workspace: str, worker:
         "reason": worker_reason(found, run),
         "attempts": attempts,
         "shown": shown,
+        # An attempt that the address names stays; otherwise the log goes on with the next attempt.
+        "attempt": shown.attempt.number if shown and "attempt" in request.GET else None,
         "ended": shown is not None and shown.state in WORKER_ENDED,
         "waits": run.state == RunState.PENDING,
         "explanation": explanation_of(run),

@@ -8,7 +8,7 @@ from typing import Any
 from django import template
 from django.template.loader import get_template
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from console.pages.looks import look_of, word_of
@@ -55,7 +55,7 @@ def ago(at: datetime | None) -> SafeString:
 
 def _time(at: datetime | None, kind: str, suffix: str) -> SafeString:
     if at is None:
-        return mark_safe(EN_DASH)
+        return conditional_escape(EN_DASH)
     seconds = (timezone.now() - at).total_seconds()
     return format_html(
         '<time datetime="{}" title="{}" data-{}>{}{}</time>',
@@ -71,7 +71,7 @@ def _time(at: datetime | None, kind: str, suffix: str) -> SafeString:
 def clock(at: datetime | None) -> SafeString:
     """`13:31`: the time of day, which the browser moves to its own time zone."""
     if at is None:
-        return mark_safe(EN_DASH)
+        return conditional_escape(EN_DASH)
     iso = at.isoformat(timespec="seconds")
     return format_html(
         '<time datetime="{}" title="{}" data-clock>{} UTC</time>', iso, exact(at), at.strftime("%H:%M:%S")

@@ -102,7 +102,7 @@ def cluster_pass(cluster_id: int) -> None:
 
 def _queue(cluster: Cluster) -> Iterator[Run]:
     due = Q(not_before=None) | Q(not_before__lte=database_now())
-    waiting = Run.objects.waiting().filter(due, cluster=cluster)
+    waiting = Run.objects.waiting().filter(due, cluster=cluster).select_related("workspace", "cluster")
     return waiting.order_by("-priority", F("restarts").desc(), "queued_at", "id").iterator()
 
 

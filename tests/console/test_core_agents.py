@@ -1,55 +1,27 @@
 """The agents' channel as agents meet it: join, sync, logs."""
 
-import asyncio
 import json
-import time
 from datetime import timedelta
 
 import pytest
-import redis.asyncio
-from asgiref.sync import sync_to_async
 from django.utils import timezone
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
-from console.streams import agents
 from console.streams.database import in_thread
-from console.streams.hub import hub
 from machines.channel import two_agents_forget
 from machines.models import JoinToken, Machine, MachineCredential
-from machines.services import (
-    join_token_create,
-    machines_revise,
-    machines_wake,
-    machines_wake_lagging,
-    seen_key,
-)
+from machines.services import join_token_create
 from machines.silence import machine_mark_unreachable
 from runs.models import Assignment
+from runs.scheduling.passes import cluster_place
 from tests import factories
-from tests.support.console import Agent, credential_of, in_console, subscribed
-from tests.support.gangs import note, placed, report
+from tests.support.console import Agent, in_console, subscribed, with_agent
+from tests.support.gangs import note, placed_on, report
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def machine(house) -> Machine:
-    return factories.machine_make(house, "gpu-01", gpus=2, seen=False)
-
-
-@pytest.fixture
-def credential(machine) -> str:
-    return credential_of(machine)
-
-
 def fresh(machine: Machine) -> Machine:
     return Machine.objects.get(id=machine.id)
-
-
-def with_agent(credential: str, work):
-    """Runs `work(agent)` beside a console."""
-    return in_console(lambda client: work(Agent(client, credential)))
 
 
 # --- Join --------------------------------------------------------------------------------------------
@@ -141,7 +113,9 @@ def test_a_wrong_credential_is_refused(db):
 
 def test_a_revoked_credential_is_refused(machine, credential):
     MachineCredential.objects.update(revoked_at=timezone.now())
-    response = with_agent(credential, lambda agent: agent.client.post("/agent/v1/sync", headers=agent.headers))
+    response = with_agent(
+        credential, lambda agent: agent.client.post("/agent/v1/sync", headers=agent.headers)
+    )
 
     assert response.status_code == 401
 
@@ -221,8 +195,6 @@ def test_an_assignment_with_its_files_reaches_the_agent(house, machine, credenti
     config = {"mounts": ["/app/a.py", "/app/b.py"], "value": "print(1)\n", "mode": 0o555}
     document["spec"]["task_template"]["configs"] = [config]
     run = factories.run_pending(house, "ddp", document=document)
-    from runs.scheduling.passes import cluster_place
-
     cluster_place(house.cluster.id)
     [mine] = with_agent(credential, lambda agent: agent.sync(observed=False)).desired.assignments
     row = Assignment.objects.get(machine=machine)
@@ -255,19 +227,6 @@ def test_reports_reach_their_rows(house, machine, credential):
     assert fresh(machine).observed_digest == "d2"
     texts = [event.reason["text"] for event in member.events.filter(note_number=0)]
     assert texts == ["Sandbox built � here"], "PostgreSQL keeps no NUL, and one must not stop the channel"
-
-
-def placed_on(house, machine):
-    Machine.objects.filter(id=machine.id).update(last_seen_at=timezone.now())
-    document = factories.document_make("solo", gpus=2, machines=1)
-    run = factories.run_pending(house, "solo", document=document)
-    from runs.scheduling.passes import cluster_place
-    from tests.support.gangs import Gang
-
-    cluster_place(house.cluster.id)
-    gang = Gang(run)
-    assert gang.fresh.state == "Starting"
-    return gang
 
 
 def test_a_request_that_arrives_late_is_ignored(house, machine, credential):
@@ -364,205 +323,3 @@ def test_a_machine_that_was_unreachable_is_back_with_its_next_message(machine, c
 
     with_agent(credential, work)
     assert fresh(machine).state == "ready"
-
-
-# --- Waiting -----------------------------------------------------------------------------------------
-
-
-async def settled(agent: Agent) -> None:
-    """The console holds what the agent observes, and the agent has applied what it should."""
-    await subscribed()
-    await agent.sync(digest="d")
-    await agent.sync(digest="d", observed=False)
-
-
-def test_a_poll_without_news_waits_and_touches_redis_only(machine, credential, empty_redis, monkeypatch):
-    async def work(agent):
-        await settled(agent)
-        await agent.sync(digest="d", observed=False, wait=0.1)
-        monkeypatch.setattr(agents, "_store", None)  # nothing is stored from here on
-        empty_redis.delete(seen_key(machine.id))
-        begun = time.monotonic()
-        monkeypatch.setattr(agents, "ANSWER_EARLY_SECONDS", 0)
-        answer = await agent.sync(digest="d", observed=False, wait=0.5)
-        return time.monotonic() - begun, answer
-
-    waited, answer = with_agent(credential, work)
-    assert 0.5 <= waited < 5
-    assert (answer.revision, answer.desired) == (1, None)
-    assert float(empty_redis.get(seen_key(machine.id))) == pytest.approx(time.time(), abs=5)
-
-
-def test_a_poll_is_answered_at_once_when_the_desired_state_moves(machine, credential):
-    async def work(agent):
-        await settled(agent)
-        poll = asyncio.ensure_future(agent.sync(digest="d", observed=False, wait=25))
-        await asyncio.sleep(0.3)
-        assert not poll.done()
-        begun = time.monotonic()
-        await in_thread(revise, machine.id)
-        answer = await poll
-        return time.monotonic() - begun, answer
-
-    took, answer = with_agent(credential, work)
-    assert answer.revision == 2
-    assert answer.desired is not None
-    assert took < 2
-
-
-def revise(machine_id: int) -> None:
-    from django.db import transaction
-
-    with transaction.atomic():
-        machines_revise([machine_id], placement_changed=False)
-
-
-def test_a_wake_up_that_was_lost_is_repeated_by_the_sweep(machine, credential):
-    async def work(agent):
-        await settled(agent)
-        poll = asyncio.ensure_future(agent.sync(digest="d", observed=False, wait=25))
-        await asyncio.sleep(0.2)
-        await in_thread(lambda: Machine.objects.filter(id=machine.id).update(desired_revision=7))
-        await asyncio.sleep(0.2)
-        assert not poll.done()
-        await in_thread(machines_wake_lagging)
-        return (await poll).revision
-
-    assert with_agent(credential, work) == 7
-
-
-def test_a_move_between_two_polls_is_not_missed(machine, credential):
-    async def work(agent):
-        await settled(agent)
-        await in_thread(revise, machine.id)
-        return await agent.sync(digest="d", observed=False, wait=25)
-
-    assert with_agent(credential, work).revision == 2
-
-
-def test_a_reconnect_to_redis_wakes_everybody(machine, credential, empty_redis):
-    async def work(agent):
-        await settled(agent)
-        poll = asyncio.ensure_future(agent.sync(digest="d", observed=False, wait=25))
-        await asyncio.sleep(0.2)
-        await in_thread(lambda: Machine.objects.filter(id=machine.id).update(desired_revision=7))
-        epoch = hub._epoch
-        await sync_to_async(empty_redis.client_kill_filter)(_type="pubsub")
-        revision = (await poll).revision
-        assert hub._epoch > epoch
-        return revision
-
-    assert with_agent(credential, work) == 7
-
-
-def test_without_redis_agents_are_still_served(machine, credential, monkeypatch):
-    away = redis.asyncio.Redis.from_url("redis://127.0.0.1:1/0", retry=Retry(NoBackoff(), 0))
-    monkeypatch.setattr(hub, "redis", away)
-
-    async def work(agent):
-        begun = time.monotonic()
-        answer = await agent.sync(digest="d")
-        assert time.monotonic() - begun < 5
-        return answer
-
-    assert with_agent(credential, work).stored_digest == "d"
-    assert fresh(machine).state == "ready"
-
-
-def test_a_message_for_another_machine_wakes_nobody_else(machine, credential, monkeypatch):
-    monkeypatch.setattr(agents, "ANSWER_EARLY_SECONDS", 0)
-
-    async def work(agent):
-        await settled(agent)
-        begun = time.monotonic()
-        poll = asyncio.ensure_future(agent.sync(digest="d", observed=False, wait=0.6))
-        await asyncio.sleep(0.1)
-        await in_thread(machines_wake, [machine.id + 1])
-        await poll
-        return time.monotonic() - begun
-
-    assert with_agent(credential, work) >= 0.6
-
-
-# --- Logs --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def worker(house, machine) -> Assignment:
-    return placed_on(house, machine).members[0]
-
-
-def stored(worker: Assignment) -> bytes:
-    return b"".join(bytes(chunk.data) for chunk in worker.log_chunks.order_by("offset"))
-
-
-def test_chunks_are_stored_once_whatever_is_sent_twice(worker, credential):
-    key = str(worker.id)
-
-    async def work(agent):
-        answers = [
-            await agent.logs((key, 0, b"hello "), (key, 6, b"world\n")),
-            await agent.logs((key, 0, b"hello ")),  # again
-            await agent.logs((key, 8, b"rld\nmore\n")),  # overlaps
-            await agent.logs((key, 100, b"gap")),  # leaves a gap: not taken
-            await agent.logs(),
-        ]
-        return [(answer.status_code, answer.json()["next"].get(key)) for answer in answers]
-
-    assert with_agent(credential, work) == [(200, 12), (200, 12), (200, 17), (200, 17), (200, None)]
-    assert stored(worker) == b"hello world\nmore\n"
-    worker.refresh_from_db()
-    assert worker.log_size == 17
-
-
-def test_two_at_once_store_every_byte_once(worker, credential):
-    key = str(worker.id)
-
-    async def work(agent):
-        parts = [(key, 10 * number, b"%09d\n" % number) for number in range(20)]
-        await asyncio.gather(*(agent.logs(*parts) for _ in range(4)))
-
-    with_agent(credential, work)
-    assert stored(worker) == b"".join(b"%09d\n" % number for number in range(20))
-
-
-def test_another_machine_s_worker_is_unknown(house, worker, credential):
-    other = factories.machine_make(house, "gpu-02", gpus=2)
-    foreign = credential_of(other)
-    key = str(worker.id)
-    response = with_agent(foreign, lambda agent: agent.logs((key, 0, b"forged\n"), ("no id", 0, b"x")))
-
-    assert response.json() == {"next": {}, "unknown": sorted([key, "no id"])}
-    assert stored(worker) == b""
-
-
-def test_sizes_that_don_t_add_up_are_refused(worker, credential):
-    header = {"chunks": [{"assignment": str(worker.id), "offset": 0, "size": 3, "at": 1.0}]}
-
-    async def work(agent):
-        for data in (b"x", b"xxxx"):
-            body = json.dumps(header).encode() + b"\n" + data
-            response = await agent.client.post("/agent/v1/logs", headers=agent.headers, content=body)
-            assert response.status_code == 400
-            assert response.json()["detail"] == "The chunks' sizes don't add up to the body's length."
-
-    with_agent(credential, work)
-    assert stored(worker) == b""
-
-
-def test_what_is_no_log_request_is_refused(worker, credential):
-    async def work(agent):
-        for body in (b"", b"no header", b"{}\n", b'{"chunks": [{"assignment": 1}]}\n'):
-            response = await agent.client.post("/agent/v1/logs", headers=agent.headers, content=body)
-            assert response.status_code == 400, body
-
-    with_agent(credential, work)
-
-
-def test_a_log_request_that_is_too_large_is_refused(worker, credential):
-    body = b"x" * (4 * 1024 * 1024 + 256 * 1024 + 1)
-    response = with_agent(
-        credential, lambda agent: agent.client.post("/agent/v1/logs", headers=agent.headers, content=body)
-    )
-
-    assert response.status_code == 413

@@ -2,6 +2,8 @@
 
 import io
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rest_framework.test import APIClient
@@ -17,11 +19,12 @@ from tests.support.gangs import SUCCESS
 
 pytestmark = pytest.mark.django_db
 API = "/api/v1/o/acme/w/vision"
+REFERENCE = Path(__file__).parents[2] / "worker_image" / "run.json"
 PROBLEM = "application/problem+json"
 
 
 @pytest.fixture
-def editor(house, api) -> APIClient:
+def editor(house, api):
     return api(house.bea)
 
 
@@ -40,8 +43,7 @@ def test_the_reference_s_curl_line(house):
     )
     client = APIClient(enforce_csrf_checks=True)
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {secret.value}")
-    with open("worker_image/run.json", "rb") as file:
-        response = submit(client, file.read())
+    response = submit(client, REFERENCE.read_bytes())
 
     assert response.status_code == 201
     answer = response.json()
@@ -101,7 +103,9 @@ def test_the_same_key_submits_once(editor):
     assert submit(editor, factories.document_make("b"), HTTP_IDEMPOTENCY_KEY="k" * 201).status_code == 422
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+)
 def test_another_content_type_is_refused(editor, kind):
     response = editor.generic("POST", f"{API}/runs", data=b"{}", content_type=kind)
 
@@ -127,9 +131,7 @@ def test_so_is_one_that_comes_in_pieces_and_tells_no_length(house):
         for _ in range(3):
             yield b" " * 1024 * 1024
 
-    response = in_console(
-        lambda client: client.post(f"{API}/runs", headers=headers, content=pieces())
-    )
+    response = in_console(lambda client: client.post(f"{API}/runs", headers=headers, content=pieces()))
     assert response.status_code == 413
     assert response.headers["content-type"] == PROBLEM
 
@@ -177,7 +179,9 @@ def test_why_a_run_waits(house, editor):
 def test_runs_come_in_pages_newest_first(editor):
     for number in range(5):
         submit(editor, factories.document_make(f"run-{number}"))
-    names, cursor, pages = [], "", 0
+    names: list[str] = []
+    cursor: Any = ""
+    pages = 0
     while cursor is not None:
         page = editor.get(f"{API}/runs", {"limit": 2, **({"cursor": cursor} if cursor else {})}).json()
         names += [run["metadata"]["name"] for run in page["items"]]

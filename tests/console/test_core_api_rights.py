@@ -4,7 +4,7 @@ import pytest
 
 from console.api import urls
 from runs.models import Run
-from tenancy.models import Membership, OrganizationMembership
+from tenancy.models import Membership, OrganizationMembership, Workspace
 from tenancy.services import token_create
 from tests import factories
 
@@ -74,15 +74,19 @@ def test_every_operation_is_in_the_table():
 @pytest.fixture
 def people(house):
     """One person a role."""
-    found = {"nobody": None, "stranger": house.cyd, "viewer": house.vic, "editor": house.bea, "owner": house.ana}
+    found = {
+        "nobody": None,
+        "stranger": house.cyd,
+        "viewer": house.vic,
+        "editor": house.bea,
+        "owner": house.ana,
+    }
     for name in ("admin", "inactive", "former"):
         found[name] = factories.user_make(name)
         Membership.objects.create(workspace=house.workspace, user=found[name], role="admin")
     for name in ("member", "operator"):
         found[name] = factories.user_make(name)
-        OrganizationMembership.objects.create(
-            organization=house.organization, user=found[name], role=name
-        )
+        OrganizationMembership.objects.create(organization=house.organization, user=found[name], role=name)
     return found
 
 
@@ -135,7 +139,7 @@ def test_a_person_who_is_signed_in(people, run, api, who):
 @pytest.mark.parametrize("token", TOKENS, ids=lambda token: "-".join(map(str, token)))
 def test_a_token(house, people, run, api, token):
     maker, role, where = token
-    other = factories.Workspace.objects.create(organization=house.organization, slug="audio", name="Audio")
+    other = Workspace.objects.create(organization=house.organization, slug="audio", name="Audio")
     secret = token_create(
         user=people[maker],
         organization=house.organization,

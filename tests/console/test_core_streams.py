@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -33,7 +34,7 @@ def solo(house) -> Gang:
 
 
 @pytest.fixture
-def worker(solo) -> Assignment:
+def worker(solo: Gang) -> Assignment:
     return solo.members[0]
 
 
@@ -54,7 +55,7 @@ def token(house) -> dict[str, str]:
     return bearer(house)
 
 
-def read(token, *queries: str) -> list[tuple[int, str]]:
+def read(token, *queries: str) -> Any:
     """Status and text of the log for each query, without following."""
 
     async def work(client):
@@ -278,7 +279,9 @@ def test_who_may_read_a_log(house, worker):
     def session(user) -> dict[str, str]:
         client = Client()
         client.force_login(user, backend="allauth.account.auth_backends.AuthenticationBackend")
-        return {"Cookie": f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"}
+        return {
+            "Cookie": f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
+        }
 
     expired = bearer(house, expires_at=timezone.now() - timedelta(seconds=1))
     asked = [

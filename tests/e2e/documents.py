@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from console.local.processes import free_port
+
 Document = dict[str, Any]
 
 NUMBERED = "trap 'echo end; exit 0' TERM; echo start; while :; do echo line $((++i)); sleep 0.05; done"
@@ -10,6 +12,8 @@ NUMBERED = "trap 'echo end; exit 0' TERM; echo start; while :; do echo line $((+
 
 def small(name: str, script: str, *, workers: int = 1, **more: Any) -> Document:
     """A run of bash scripts without GPUs. `more`: fields of the template, or of `spec` where they belong there."""
+    # The machines are simulated, their ports are this host's: another console's run here may take 29500 any time.
+    env = {"MASTER_PORT": str(free_port())}
     spec_fields = ("on_failure", "max_restarts", "barrier_timeout_seconds", "start")
     spec = {key: more.pop(key) for key in spec_fields if key in more}
     return {
@@ -22,6 +26,7 @@ def small(name: str, script: str, *, workers: int = 1, **more: Any) -> Document:
                 "image": "none",
                 "command": "bash",
                 "args": ["-c", script],
+                "env": env,
                 "requested_resources": {"machines": workers, "cpu_cores": 1, "memory_bytes": 268435456},
                 **more,
             },

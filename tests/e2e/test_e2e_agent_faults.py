@@ -17,7 +17,7 @@ def both(name, attempt=1):
 
 def test_an_agent_killed_in_the_middle_of_a_run_and_started_again(here):
     name = here.submit(gang("agent-killed", NUMBERED))
-    here.wait(name, "Running")
+    here.wait_running(name)
     here.wait_lines(f"{name}-0", 5)
     before = {rank: here.processes(f"{name}-{rank}") for rank in (0, 1)}
     log = here.directory(f"{name}-0") / "log"
@@ -43,7 +43,7 @@ def test_an_agent_killed_while_its_worker_starts(here):
     here.stack.kill("agent-gpu-02")
     here.stack.restart("agent-gpu-02")
 
-    here.wait(name, "Running")
+    here.wait_running(name)
     here.wait_lines(f"{name}-1", 3)
     here.stop(name)
     assert here.numbered_whole(f"{name}-0")
@@ -53,7 +53,7 @@ def test_an_agent_killed_while_its_worker_starts(here):
 
 def test_a_run_that_is_stopped_while_an_agent_is_dead(here):
     name = here.submit(gang("stopped-without-agent", NUMBERED))
-    here.wait(name, "Running")
+    here.wait_running(name)
     here.stack.kill("agent-gpu-01")
     supervisor = here.processes(f"{name}-0")["supervisor"]
 
@@ -76,7 +76,7 @@ def test_a_run_that_is_stopped_while_an_agent_is_dead(here):
 )
 def test_a_worker_killed_restarts_both(here, victim, how):
     name = here.submit(gang(f"killed-{victim}", NUMBERED, on_failure="RestartJob"))
-    here.wait(name, "Running")
+    here.wait_running(name)
     here.wait_lines(f"{name}-1", 3)
     first = {rank: here.processes(f"{name}-{rank}") for rank in (0, 1)}
 

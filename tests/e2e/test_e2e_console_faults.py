@@ -61,7 +61,7 @@ def submit_more(here):
 )
 def test_nothing_is_lost_and_nothing_placed_twice(here, fault):
     name = here.submit(gang("through", NUMBERED))
-    here.wait(name, "Running")
+    here.wait_running(name)
     here.wait_lines(f"{name}-0", 3)
     before = {rank: here.processes(f"{name}-{rank}") for rank in (0, 1)}
 
@@ -84,7 +84,7 @@ def test_nothing_is_lost_and_nothing_placed_twice(here, fault):
 
 def test_what_ends_while_the_console_is_dead_is_known_afterwards(here):
     name = here.submit(gang("ends-alone", "for i in 1 2 3; do echo line $i; sleep 0.3; done"))
-    here.wait(name, "Running")
+    here.wait_running(name)
 
     here.stack.kill("console")
     ends = [here.directory(f"{name}-{rank}") / "exit.json" for rank in (0, 1)]
@@ -106,7 +106,7 @@ def test_a_console_killed_while_a_gang_starts(here):
         here.stack.restart(victim)
     here.stack.wait_ready()
 
-    here.wait(name, "Running")
+    here.wait_running(name)
     here.wait_lines(f"{name}-0", 3)
     here.stop(name)
     assert here.numbered_whole(f"{name}-0")

@@ -18,7 +18,7 @@ def test_a_stop_lets_both_workers_finish(here):
         "trap 'echo saving; sleep 0.3; echo saved; exit 0' TERM; echo start; while :; do sleep 0.05; done"
     )
     name = here.submit(gang("stop-grace", script))
-    here.wait(name, "Running")
+    here.wait_running(name)
     here.wait_lines(f"{name}-0", 1)
     here.wait_lines(f"{name}-1", 1)
 
@@ -32,7 +32,7 @@ def test_a_stop_lets_both_workers_finish(here):
 
 def test_a_process_that_ignores_the_stop_is_killed_after_its_grace(here):
     name = here.submit(small("stop-deaf", DEAF, stop_grace_seconds=1))
-    here.wait(name, "Running")
+    here.wait_running(name)
     here.wait_lines(f"{name}-0", 1)
     pids = here.processes(f"{name}-0")
 
@@ -53,7 +53,7 @@ def test_a_process_that_ignores_the_stop_is_killed_after_its_grace(here):
 def test_a_run_that_is_deleted_while_it_runs(here):
     script = "trap 'sleep 0.5; exit 0' TERM; echo start; while :; do sleep 0.05; done"
     name = here.submit(gang("delete-running", script))
-    here.wait(name, "Running")
+    here.wait_running(name)
     here.wait_lines(f"{name}-0", 1)
     pids = [pid for rank in (0, 1) for pid in here.processes(f"{name}-{rank}").values()]
 

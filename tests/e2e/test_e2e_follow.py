@@ -19,7 +19,7 @@ ASTRA = f"{sys.executable} -m astra astraeus logs -f {{worker}}"
 @pytest.mark.parametrize("command", [pytest.param(CURL, id="curl"), pytest.param(ASTRA, id="astra")])
 def test_lines_are_seen_within_a_second_of_their_printing(here, command):
     name = here.submit(small("followed", f"sleep 1.5; {STAMPED}"))
-    here.wait(name, "Running")
+    here.wait_running(name)
 
     with subprocess.Popen(
         ["bash", "-c", "exec " + command.format(worker=f"{name}-0")],

@@ -100,6 +100,11 @@ class World:
 
         return eventually(there, lambda: f"{name} is {states}, it is {self.status(name)}", seconds)
 
+    def wait_running(self, name: str) -> None:
+        """The run's first attempt runs."""
+        status = self.wait(name, "Running")
+        assert status["attempt"] == 1, self.history(name)
+
     def stop(self, name: str) -> dict[str, Any]:
         """Stops the run; its status once it has stopped."""
         assert self.api.post(f"/runs/{name}/stop").status_code == 202
@@ -149,7 +154,9 @@ class World:
             "ASTRAEUS_WORKSPACE": f"{access.organization}/{access.workspace}",
         }
 
-    def shell(self, line: str, *, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    def shell(
+        self, line: str, *, cwd: Path = ROOT, seconds: float = SECONDS
+    ) -> subprocess.CompletedProcess[str]:
         """A line as a person types it into bash."""
         return subprocess.run(
             ["bash", "-c", f"set -o pipefail; {line}"],
@@ -157,13 +164,14 @@ class World:
             cwd=cwd,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
         )
 
-    def astra(self, *arguments: str) -> str:
+    def astra(self, *arguments: str, seconds: float = SECONDS) -> str:
         """What `astra astraeus …` prints; it must succeed."""
-        done = self.shell(shlex.join([sys.executable, "-m", "astra", "astraeus", *arguments]))
+        line = shlex.join([sys.executable, "-m", "astra", "astraeus", *arguments])
+        done = self.shell(line, seconds=seconds)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -196,6 +204,15 @@ class World:
         """The pids of a running worker: its `supervisor`, its sandbox `bwrap`, its main process `child`."""
         state = json.loads((self.directory(worker, attempt) / "state.json").read_text())
         return {name: state[name] for name in ("supervisor", "bwrap", "child")}
+
+    def master_port(self, name: str) -> int:
+        """29500, or the next that nothing on this host uses."""
+        [(port,)] = self.sql(
+            "SELECT t.master_port FROM runs_runattempt t JOIN runs_run r ON r.id = t.run_id WHERE r.name = %s",
+            name,
+        )
+        assert 29500 <= port < 29600
+        return int(port)
 
     def skip_backoff(self, name: str) -> None:
         """The run's back-off is over now."""

@@ -75,7 +75,12 @@ def test_what_differs_is_stored_and_told_once(machine):
 
     cluster_changed.connect(listener)
     try:
-        everything = {"gpus": (gpu(0), gpu(1)), "ports": (port("mlx5_0"),), "labels": {RACK: "r1"}, "busy": (29501,)}
+        everything = {
+            "gpus": (gpu(0), gpu(1)),
+            "ports": (port("mlx5_0"),),
+            "labels": {RACK: "r1"},
+            "busy": (29501,),
+        }
         assert store(machine, **everything) is True
         assert store(machine, **everything) is False
     finally:
@@ -83,7 +88,10 @@ def test_what_differs_is_stored_and_told_once(machine):
     assert heard == [machine.cluster_id]
     found = Machine.objects.get(id=machine.id)
     assert (found.version, found.cpu_cores, found.busy_ports) == (machine.version + 1, 96, [29501])
-    assert list(found.gpus.values_list("index", "model", "health")) == [(0, "H100", "healthy"), (1, "H100", "healthy")]
+    assert list(found.gpus.values_list("index", "model", "health")) == [
+        (0, "H100", "healthy"),
+        (1, "H100", "healthy"),
+    ]
     assert list(found.rdma_ports.values_list("device", "fabric__name")) == [("mlx5_0", "ib-a")]
 
 
@@ -102,7 +110,10 @@ def test_a_gpu_that_is_gone_keeps_its_row_and_may_come_back(machine):
 
 def test_a_port_that_is_gone_is_gone(machine):
     store(machine, ports=(port("mlx5_0"), port("mlx5_1", state="DOWN")))
-    assert [(each.device, each.up) for each in machine.rdma_ports.all()] == [("mlx5_0", True), ("mlx5_1", False)]
+    assert [(each.device, each.up) for each in machine.rdma_ports.all()] == [
+        ("mlx5_0", True),
+        ("mlx5_1", False),
+    ]
     store(machine, ports=(port("mlx5_1"),))
 
     assert [(each.device, each.up) for each in machine.rdma_ports.all()] == [("mlx5_1", True)]
@@ -118,7 +129,10 @@ def test_ports_of_one_subnet_manager_are_one_fabric(house, machine):
         ("mlx5_1", "ib-b"),
         ("mlx5_2", None),
     ]
-    assert list(second.rdma_ports.values_list("device", "fabric__name")) == [("mlx5_0", "ib-a"), ("roce0", None)]
+    assert list(second.rdma_ports.values_list("device", "fabric__name")) == [
+        ("mlx5_0", "ib-a"),
+        ("roce0", None),
+    ]
 
 
 def test_a_guessed_fabric_says_so(machine):
@@ -180,7 +194,9 @@ def test_taking_back_what_was_never_set_changes_nothing(machine, ana):
     assert not AuditEvent.objects.exists()
 
 
-@pytest.mark.parametrize(("key", "value", "path"), [("no key!", "x", "key"), (RACK, "no value!", "value"), ("", "x", "key")])
+@pytest.mark.parametrize(
+    ("key", "value", "path"), [("no key!", "x", "key"), (RACK, "no value!", "value"), ("", "x", "key")]
+)
 def test_a_label_with_bad_syntax_is_refused_with_a_sentence(machine, ana, key, value, path):
     with pytest.raises(Invalid) as refused:
         machine_label_set(machine=machine, key=key, value=value, actor=ana)

@@ -3,11 +3,10 @@
 import time
 
 import pytest
-import redis
 
 from common import nudge
 from machines import silence
-from machines.models import Machine
+from machines.models import Cluster, Machine
 from machines.services import machine_seen, machines_wake_lagging, seen_key
 from machines.silence import machine_mark_unreachable, machines_heard_after_start, machines_sweep_silent
 from tests import factories
@@ -68,8 +67,12 @@ def test_a_redis_that_is_away_makes_nobody_unreachable(fleet, monkeypatch):
     assert unreachable() == []
 
 
-@pytest.mark.parametrize(("number", "seconds", "expected"), [(2, 50, 2), (3, 50, 0), (3, 600, 0), (3, 646, 3)])
-def test_a_tenth_of_the_machines_going_quiet_together_is_given_ten_more_minutes(fleet, number, seconds, expected):
+@pytest.mark.parametrize(
+    ("number", "seconds", "expected"), [(2, 50, 2), (3, 50, 0), (3, 600, 0), (3, 646, 3)]
+)
+def test_a_tenth_of_the_machines_going_quiet_together_is_given_ten_more_minutes(
+    fleet, number, seconds, expected
+):
     quiet(fleet[:number], seconds)
     machines_sweep_silent()
 
@@ -86,7 +89,7 @@ def test_those_that_were_quiet_before_are_not_counted_again(fleet):
 
 
 def test_each_cluster_counts_for_itself(house, fleet):
-    other = factories.Cluster.objects.create(organization=house.organization, slug="second", name="Second")
+    other = Cluster.objects.create(organization=house.organization, slug="second", name="Second")
     Machine.objects.filter(name__gte="gpu-28").update(cluster=other)
     quiet([*fleet[:2], *fleet[28:]], 50)
     machines_sweep_silent()
@@ -110,17 +113,14 @@ def test_a_start_of_the_console_counts_as_having_heard_everybody(fleet):
     assert unreachable() == []
 
 
-def test_marking_wakes_the_poll_and_nudges_placement(
-    fleet, django_capture_on_commit_callbacks, empty_redis: redis.Redis
-):
-    with (
-        empty_redis.pubsub(ignore_subscribe_messages=True) as heard,
-        django_capture_on_commit_callbacks(execute=True),
-    ):
+def test_marking_wakes_the_poll_and_nudges_placement(fleet, django_capture_on_commit_callbacks, empty_redis):
+    with empty_redis.pubsub() as heard:
         heard.subscribe("astraeus:wake")
-        heard.get_message(timeout=5)
-        machine_mark_unreachable(fleet[0])
-        assert empty_redis.llen("place") == 0
+        assert heard.get_message(timeout=5)["type"] == "subscribe"
+        with django_capture_on_commit_callbacks(execute=True):
+            machine_mark_unreachable(fleet[0])
+            assert empty_redis.llen("place") == 0
+        assert heard.get_message(timeout=5)["data"] == str(fleet[0].id)
     assert empty_redis.llen("place") == 1
 
 

@@ -166,7 +166,7 @@ def test_a_log_goes_on_where_the_connection_was_lost(house, pair, browse):
     page.route("**/logs?*", answer)
     page.goto(WORKER)
     expect(page.locator(".log .line")).to_have_text(["one"])
-    assert asked[:2] == ["follow=true&tail=5000&attempt=1"] * 2
+    assert asked[:2] == ["follow=true&tail=5000"] * 2
 
 
 def test_a_log_that_one_may_not_read_any_more_says_so(house, pair, browse):

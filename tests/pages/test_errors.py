@@ -11,7 +11,12 @@ from django.urls import path
 from console import urls
 from console.pages.errors import page
 
-urlpatterns = [*urls.urlpatterns, path("boom", lambda request: 1 / 0)]
+
+def boom(request):
+    return 1 / 0
+
+
+urlpatterns = [*urls.urlpatterns, path("boom", boom)]
 handler500 = urls.handler500
 
 

@@ -43,7 +43,7 @@ def test_a_running_worker_shows_its_log_first(busy, bea):
     page = text(bea.get(f"{WORKERS}/llm-7-0"))
     assert "Why it is not running yet" not in page
     assert page.index(">Log<") < page.index(">History<") < page.index(">Variables<")
-    for words in ("gpu-02", "GPUs 0–7", "one InfiniBand fabric", "attempt 1", "llm-7-1 ›"):
+    for words in ("gpu-02", "GPUs 0–7", "one InfiniBand fabric", "attempt 1", "llm-7-1 \u203a"):
         assert words in page
     assert 'data-log="/api/v1/o/acme/w/vision/workers/llm-7-0/logs"' in page
     assert '<div class="line bad">Traceback (most recent call last):</div>' in page

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -160,7 +161,7 @@ def test_stopping_shows_how_many_have_ended():
     assert decide(ending) == Wait(RunState.STOPPING, {"code": "stopping", "ended": 1, "workers": 2})
 
 
-def ended(outcome: Outcome, reason: dict, **values) -> AttemptView:
+def ended(outcome: Outcome, reason: dict[str, Any], **values) -> AttemptView:
     members = (member(0, S.STOPPED), member(1, S.FAILED))
     return view(*members, state=AttemptState.ENDING, outcome=outcome, reason=reason, **values)
 

@@ -2,17 +2,20 @@
 
 import threading
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.utils import timezone
 
+from machines.models import Machine
 from runs.gang.apply import attempts_sweep, run_advance
 from runs.models import Allocation, Run, RunAttempt, RunEvent
 from runs.reasons import word
 from runs.services import run_restart, run_stop
 from tests import factories
-from tests.support.gangs import CRASH, SUCCESS, back_off_over, placed, replaced
+from tests.support.gangs import CRASH, SUCCESS, Gang, back_off_over, placed, replaced
 from wire.agent_messages import Exit
 
 pytestmark = pytest.mark.django_db
@@ -84,9 +87,8 @@ def test_opening_moves_the_desired_revision_of_both_machines(gang, machines):
     assert [machine_revision(machine) for machine in machines] == [number + 1 for number in before]
 
 
-def machine_revision(machine) -> int:
-    machine.refresh_from_db()
-    return machine.desired_revision
+def machine_revision(machine: Machine) -> int:
+    return Machine.objects.get(id=machine.id).desired_revision
 
 
 # --- Failure -----------------------------------------------------------------------------------------
@@ -156,25 +158,18 @@ def test_a_time_limit_ends_the_run(house, machines):
     document = factories.document_make("short")
     document["spec"]["task_template"]["time_limit_seconds"] = 60
     run = factories.run_pending(house, "short", document=document)
-    gang = replaced(placed_as(run)).start()
+    gang = replaced(Gang(run)).start()
     attempts_sweep()
     assert gang.shown()[0] == "Running"
 
-    attempt = RunAttempt.objects.get(run=run)
     past = timedelta(seconds=61)
-    RunAttempt.objects.filter(id=attempt.id).update(
-        opened_at=attempt.opened_at - past, time_limit_at=attempt.time_limit_at - past
+    RunAttempt.objects.filter(run=run).update(
+        opened_at=F("opened_at") - past, time_limit_at=F("time_limit_at") - past
     )
     attempts_sweep()
     assert gang.shown() == ("Stopping", "Stopping: 0 of 2 workers ended")
     gang.all_end(Exit(kind="time_limit", signal=15))
     assert gang.advance() == ("Failed", "Time limit of 1 min reached")
-
-
-def placed_as(run: Run):
-    from tests.support.gangs import Gang
-
-    return Gang(run)
 
 
 # --- Never ran ---------------------------------------------------------------------------------------
@@ -282,14 +277,24 @@ def test_the_barrier_opens_exactly_once_when_the_last_two_report_together(house)
         factories.machine_make(house, name)
     for number in range(20):
         gang = placed(house, f"round-{number}")
-        together(lambda rank, gang=gang: (gang.say(rank, "ready"), run_advance(gang.run.id)), 2)
+        together(partial(ready_and_look, gang), 2)
         assert gang.phases() == ["start", "start"], f"round {number}: nobody opened"
         opened = [text for _, text in history(gang.run) if text == "All 2 workers ready: starting"]
         assert len(opened) == 1, f"round {number}: opened {len(opened)} times"
 
-        together(lambda rank, gang=gang: (gang.end(rank, SUCCESS), run_advance(gang.run.id)), 2)
+        together(partial(end_and_look, gang), 2)
         assert gang.shown() == ("Succeeded", "2 of 2 workers succeeded"), f"round {number}"
     assert Allocation.objects.filter(released_at=None).count() == 0
+
+
+def ready_and_look(gang: Gang, rank: int) -> None:
+    gang.say(rank, "ready")
+    run_advance(gang.run.id)
+
+
+def end_and_look(gang: Gang, rank: int) -> None:
+    gang.end(rank, SUCCESS)
+    run_advance(gang.run.id)
 
 
 def together(work, count: int) -> None:

@@ -7,13 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
+from machines.models import Machine
 from runs.models import Allocation, Assignment, RunAttempt, RunEvent
 from runs.scheduling.passes import cluster_pass
 from runs.services import run_stop
 from runs.states import RUN_ENDED, WORKER_ENDED, WorkerState
 from tests import factories
 from tests.support.gangs import CRASH, SUCCESS, Gang, back_off_over, ended, report, tell
-from wire.agent_messages import Exit
+from wire.agent_messages import AssignmentReport, Exit
 
 STATES = ["preparing", "ready", "running", "stopping"]
 EXITS = [SUCCESS, CRASH, Exit(kind="stopped", signal=15), Exit(kind="not_prepared", message="no such image")]
@@ -38,10 +39,10 @@ class Interleaving(TestCase):
         document = factories.document_make("ddp", gpus=24, machines=3, max_restarts=2)
         self.gang = Gang(factories.run_pending(self.house, "ddp", document=document))
         self.reached: dict[str, str] = {}
-        self.said: list[tuple] = []
+        self.said: list[tuple[Machine, AssignmentReport]] = []
 
     @settings(
-        max_examples=25,
+        max_examples=20,
         deadline=None,
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors],
@@ -99,7 +100,9 @@ class Interleaving(TestCase):
         assert not gpus or max(gpus.values()) == 1, "a GPU is held twice"
         gone = dict(Assignment.objects.values_list("id", "gone_at"))
         for assignment_id, released in Allocation.objects.values_list("assignment_id", "released_at"):
-            assert (released is not None) == (gone[assignment_id] is not None), "released when gone, only then"
+            assert (released is not None) == (gone[assignment_id] is not None), (
+                "released when gone, only then"
+            )
         assert RunAttempt.objects.exclude(state="ended").count() <= 1
         for assignment in Assignment.objects.all():
             before = self.reached.get(str(assignment.id), "Placed")

@@ -207,11 +207,8 @@ def test_the_next_attempt_does_not_wait_for_a_lost_machine_but_its_gpus_stay_hel
     assert lost.phase == "stop", "a machine that comes back is told to stop it at once"
 
     running.end(0, Exit(kind="stopped", signal=15))
-    assert running.advance() == (
-        "Pending",
-        "Attempt 1 failed (ddp-resnet50-1 on gpu-02: gpu-02 has not been heard from). "
-        "Attempt 2 is queued in 10 s.",
-    )
+    why = "ddp-resnet50-1 on gpu-02: gpu-02 has not been heard from"
+    assert running.advance() == ("Pending", f"Attempt 1 failed ({why}). Attempt 2 is queued in 10 s.")
     assert Allocation.objects.filter(assignment=lost, released_at=None).count() == 9
 
     # Back after hours: it tells how the worker really ended, and only now are its GPUs free.

@@ -3,6 +3,7 @@
 import copy
 import json
 import threading
+from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -12,14 +13,23 @@ from machines.models import Cluster
 from runs.models import Assignment, Run, RunEvent, Worker, WorkloadName
 from runs.presentation import run_reason
 from runs.reasons import word
-from runs.services import run_delete, run_get, run_remove, run_restart, run_stop, run_submit, runs_sweep_deleted
+from runs.scheduling.passes import cluster_place
+from runs.services import (
+    run_delete,
+    run_get,
+    run_remove,
+    run_restart,
+    run_stop,
+    run_submit,
+    runs_sweep_deleted,
+)
 from tenancy.models import AuditEvent, Membership, Workspace
 from tests import factories
-from tests.support.gangs import CRASH, SUCCESS, back_off_over, placed, replaced
+from tests.support.gangs import CRASH, SUCCESS, Gang, back_off_over, placed, replaced
 from wire.agent_messages import Exit
 
 pytestmark = pytest.mark.django_db
-REFERENCE = "worker_image/run.json"
+REFERENCE = Path(__file__).parents[2] / "worker_image" / "run.json"
 
 
 def submit(house, document, *, by=None, **options) -> Run:
@@ -41,8 +51,7 @@ def stored() -> tuple[int, int, int, int]:
 
 
 def test_the_reference_s_document_is_queued_with_its_workers(house, bea):
-    with open(REFERENCE, "rb") as file:
-        text = file.read()
+    text = REFERENCE.read_bytes()
     run, created = run_submit(workspace=house.workspace, actor=bea, text=text)
 
     assert created
@@ -74,7 +83,10 @@ def test_all_errors_come_at_once_and_nothing_is_stored(house):
         "spec.task_template.colour",
         "spec.task_template.requested_resources.network.min_gbps",
     }
-    assert refused.value.message == f"The run was not started: {len(refused.value.errors)} entries need a change."
+    assert (
+        refused.value.message
+        == f"The run was not started: {len(refused.value.errors)} entries need a change."
+    )
     assert stored() == (0, 0, 0, 0)
 
 
@@ -178,9 +190,7 @@ def test_the_same_key_submits_once(house):
     changed["metadata"]["name"] = "b"
     with pytest.raises(Conflict) as refused:
         submit(house, changed, idempotency_key="k1")
-    assert refused.value.message == (
-        "This Idempotency-Key was used with another document. Take a new key."
-    )
+    assert refused.value.message == ("This Idempotency-Key was used with another document. Take a new key.")
 
 
 def test_a_key_that_is_too_long_is_refused(house):
@@ -191,7 +201,7 @@ def test_a_key_that_is_too_long_is_refused(house):
 @pytest.mark.django_db(transaction=True)
 def test_the_same_key_sent_twice_at_once_submits_once(house):
     text = json.dumps(factories.document_make("a"))
-    barrier, found = threading.Barrier(4), []
+    barrier, found = threading.Barrier(4), list[int | Exception]()
 
     def send():
         try:
@@ -227,17 +237,11 @@ def test_a_nudge_is_queued_when_the_run_is_stored(house, django_capture_on_commi
 def test_stopping_a_waiting_run_takes_it_from_the_queue(house, bea):
     run = submit(house, factories.document_make())
     run_stop(run=run, actor=bea)
-    gang = placed_as(run)
+    gang = Gang(run)
 
     assert gang.advance() == ("Stopped", "Stopped by bea")
     assert gang.worker_states() == ["Stopped", "Stopped"]
     assert run_get(workspace=house.workspace, name=run.name).ended_at is not None
-
-
-def placed_as(run):
-    from tests.support.gangs import Gang
-
-    return Gang(run)
 
 
 def test_stopping_what_has_ended_changes_nothing(running, house, bea):
@@ -276,13 +280,11 @@ def test_restarting_an_ended_run_queues_it_anew(running, bea):
 
 def test_a_run_restarted_from_the_queue_is_explained_again(house, bea):
     """No machine there: the same refusal before and after must not leave "Restarted by" standing."""
-    from runs.scheduling.passes import cluster_place
-
     run = submit(house, factories.document_make())
     cluster_place(house.cluster.id)
     refused = run_reason(run_get(workspace=house.workspace, name=run.name))
     run_stop(run=run, actor=bea)
-    placed_as(run).advance()
+    Gang(run).advance()
     run_restart(run=run, actor=bea)
     cluster_place(house.cluster.id)
 
@@ -383,8 +385,6 @@ def test_a_run_that_restarted_by_itself_waits_for_its_back_off(running):
     running.advance()
     running.end(1, Exit(kind="stopped"))
     running.advance()
-    from runs.scheduling.passes import cluster_place
-
     cluster_place(running.run.cluster_id)
     assert running.fresh.state == "Pending", "not before its back-off is over"
     back_off_over(running)

@@ -33,7 +33,7 @@ def in_console(work: Callable[[httpx.AsyncClient], Awaitable[Any]]) -> Any:
 async def console() -> AsyncIterator[httpx.AsyncClient]:
     agents._credentials.clear()
     agents._known.clear()
-    hub.closing, hub._task = False, None
+    hub.closing = False
     transport = httpx.ASGITransport(asgi.application, raise_app_exceptions=True)
     try:
         async with httpx.AsyncClient(
@@ -42,9 +42,9 @@ async def console() -> AsyncIterator[httpx.AsyncClient]:
             yield client
     finally:
         await hub.stop()
-        if hub._task is not None:
+        if task := hub._task:
             with contextlib.suppress(asyncio.CancelledError):
-                await hub._task
+                await task
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -63,6 +63,11 @@ async def subscribed() -> None:
     while not dict(await hub.redis.pubsub_numsub("astraeus:wake")).get("astraeus:wake"):
         assert time.monotonic() < deadline, "the hub never subscribed"
         await asyncio.sleep(0.01)
+
+
+def with_agent(credential: str, work: Callable[["Agent"], Awaitable[Any]]) -> Any:
+    """Runs `work(agent)` beside a console."""
+    return in_console(lambda client: work(Agent(client, credential)))
 
 
 class Agent:
@@ -142,7 +147,10 @@ def inventory() -> wire.Inventory:
         memory_bytes=1024**4,
         gpus=tuple(
             wire.GpuReport(
-                index=index, uuid=f"GPU-gpu-01-{index}", product="NVIDIA H100 80GB HBM3", memory_bytes=80 * 1024**3
+                index=index,
+                uuid=f"GPU-gpu-01-{index}",
+                product="NVIDIA H100 80GB HBM3",
+                memory_bytes=80 * 1024**3,
             )
             for index in range(2)
         ),

@@ -58,7 +58,7 @@ def gang(house, machines) -> Gang:
 
 
 @pytest.fixture
-def running(gang) -> Gang:
+def running(gang: Gang) -> Gang:
     """The reference's run, running on both machines."""
     return gang.start()
 

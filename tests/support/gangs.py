@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from django.utils import timezone
+
 from machines.models import Machine
 from runs.gang.apply import run_advance
 from runs.models import Allocation, Assignment, Run
@@ -113,6 +115,13 @@ def placed(house: factories.House, name: str = "ddp-resnet50", *, machines: int 
     document = factories.document_make(name, gpus=8 * machines, machines=machines, **spec)
     run = factories.run_pending(house, name, document=document)
     return replaced(Gang(run))
+
+
+def placed_on(house: factories.House, machine: Machine) -> Gang:
+    """A run of one worker with both GPUs of `machine`, which counts as heard."""
+    Machine.objects.filter(id=machine.id).update(last_seen_at=timezone.now())
+    document = factories.document_make("solo", gpus=2, machines=1)
+    return replaced(Gang(factories.run_pending(house, "solo", document=document)))
 
 
 def replaced(gang: Gang) -> Gang:
