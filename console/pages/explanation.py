@@ -2,11 +2,11 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement import words
+from runs.explanations import machine_rows
 from runs.models import Run
 from runs.states import RunState
 
@@ -53,7 +53,7 @@ def explanation_of(run: Run) -> Explanation | None:
     return Explanation(
         domains=[_domain(each) for each in data["domains"] if each["kind"] != "cluster"],
         domains_left_out=data["domains_left_out"],
-        causes=_causes(data),
+        causes=_causes(machine_rows(run, data)),
     )
 
 
@@ -64,14 +64,15 @@ def _domain(data: Mapping[str, Any]) -> Domain:
     return Domain(name, data["found"], data["needed"], ", ".join(data["machines"]))
 
 
-def _causes(data: Mapping[str, Any]) -> list[Cause]:
+def _causes(rows: Iterable[Mapping[str, Any]]) -> list[Cause]:
     """Rows come nearest first; a group stands where its nearest row stands."""
     groups: dict[str, list[Line]] = {}
-    for row in data["rows"]:
-        code = row["codes"][0] if row["codes"] else ""
-        line = Line(row["machines"], words.machine_sentence(row, data["asked"]))
-        groups.setdefault(code, []).append(line)
-    return [Cause(words.GROUP_TITLES[code], not code, lines) for code, lines in groups.items()]
+    ready: set[str] = set()
+    for row in rows:
+        groups.setdefault(row["group"], []).append(Line(row["machines"], row["text"]))
+        if not row["codes"]:
+            ready.add(row["group"])
+    return [Cause(title, title in ready, lines) for title, lines in groups.items()]
 
 
 def explanation_key(run: Run) -> str:

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from console import asgi
 from runs.models import Run
 from runs.scheduling.passes import cluster_place
 from tenancy.models import ApiToken, AuditEvent
 from tenancy.services import token_create
 from tests import factories
-from tests.support.console import in_console
+from tests.support.console import application, in_console
 from tests.support.gangs import SUCCESS
 
 pytestmark = pytest.mark.django_db
@@ -333,9 +332,12 @@ def test_a_start_of_the_console_counts_as_having_heard_every_machine(house, empt
     async def send(message):
         said.append(message["type"])
 
+    async def lifespan(*channels):
+        await application({"type": "lifespan"}, *channels)
+
     former = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        asyncio.run(asgi.application({"type": "lifespan"}, receive, send))
+        asyncio.run(lifespan(receive, send))
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

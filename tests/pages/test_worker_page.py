@@ -97,5 +97,5 @@ def test_queries(busy, bea, django_assert_num_queries):
     bea.get(f"{WORKERS}/llm-7-0")
     with django_assert_num_queries(20):
         bea.get(f"{WORKERS}/llm-7-0")
-    with django_assert_num_queries(15):
+    with django_assert_num_queries(16):
         bea.get(f"{WORKERS}/ddp-resnet50-0")

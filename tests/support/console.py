@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 
-from console import asgi
 from console.streams import agents
 from console.streams.hub import hub
 from machines.models import Machine
@@ -17,6 +16,13 @@ from wire import agent_messages as wire
 
 PATIENCE_SECONDS = 20
 """The longest that any test waits for something that should happen at once."""
+
+
+def application(*arguments: Any) -> Awaitable[None]:
+    """The console's application; loaded late, for it looks at the directory of static files."""
+    from console import asgi
+
+    return asgi.application(*arguments)
 
 
 def in_console(work: Callable[[httpx.AsyncClient], Awaitable[Any]]) -> Any:
@@ -34,7 +40,7 @@ async def console() -> AsyncIterator[httpx.AsyncClient]:
     agents._credentials.clear()
     agents._known.clear()
     hub.closing = False
-    transport = httpx.ASGITransport(asgi.application, raise_app_exceptions=True)
+    transport = httpx.ASGITransport(application, raise_app_exceptions=True)
     try:
         async with httpx.AsyncClient(
             transport=transport, base_url="http://127.0.0.1:8000", timeout=PATIENCE_SECONDS
@@ -201,7 +207,7 @@ class Stream:
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator["Stream"]:
-        task = asyncio.ensure_future(asgi.application(self.scope, self._receive, self._send))
+        task = asyncio.ensure_future(application(self.scope, self._receive, self._send))
         try:
             yield self
         finally:
