@@ -93,7 +93,7 @@ class LogShipper(threading.Thread):
         self._finish([tail for tail in tails.values() if tail.final and self._is_complete(tail)])
         if not chunks:
             return 0.0
-        answer = self._console.send_bytes(LOGS_PATH, _body(chunks), LogsAnswer)
+        answer = self._console.send_bytes(LOGS_PATH, _body(chunks, self._clock()), LogsAnswer)
         progress = self._take_answer(answer, tails)
         self._wake.set()  # more may have been written meanwhile
         if not progress:
@@ -173,6 +173,6 @@ class LogShipper(threading.Thread):
         return Chunk(header, data)
 
 
-def _body(chunks: list[Chunk]) -> bytes:
-    header = LogsHeader(chunks=tuple(chunk.header for chunk in chunks))
+def _body(chunks: list[Chunk], sent_at: float) -> bytes:
+    header = LogsHeader(chunks=tuple(chunk.header for chunk in chunks), sent_at=sent_at)
     return b"".join([header.model_dump_json().encode(), b"\n", *(chunk.data for chunk in chunks)])

@@ -6,10 +6,11 @@ Of each worker the first 64 and the last 192 MiB are kept; the gap in between is
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import F, QuerySet
+from django.utils import timezone
 
 from common.nudge import publish_on_commit
 from runs.events import LIVE_CHANNEL
@@ -20,6 +21,8 @@ from wire.quantities import format_size
 MIB = 1024 * 1024
 HEAD_BYTES = 64 * MIB
 TAIL_BYTES = 192 * MIB
+OLDEST_SECONDS = 30 * 86_400
+"""A chunk waits on its machine while the console is away, but not for longer than this."""
 
 
 @transaction.atomic
@@ -34,10 +37,13 @@ def logs_store(*, machine_id: int, header: LogsHeader, body: memoryview) -> Logs
     ids = {chunk.assignment for chunk in header.chunks}
     known = _locked(machine_id, ids)
     position, rows = 0, []
+    now = timezone.now()
     for chunk in header.chunks:
         data = body[position : position + chunk.size]
         position += chunk.size
-        if chunk.assignment in known and (row := _row(known[chunk.assignment], chunk, data)):
+        if chunk.assignment in known and (
+            row := _row(known[chunk.assignment], chunk, data, now - _age(header, chunk))
+        ):
             rows.append(row)
     LogChunk.objects.bulk_create(rows)
     for assignment_id in {str(row.assignment_id) for row in rows}:
@@ -64,7 +70,13 @@ def _uuids(values: set[str]) -> list[str]:
     return found
 
 
-def _row(assignment: Assignment, chunk: LogChunkHeader, data: memoryview) -> LogChunk | None:
+def _age(header: LogsHeader, chunk: LogChunkHeader) -> timedelta:
+    """How long before the request the chunk was read, by the agent's own clock: whether it is right or not."""
+    sent_at = chunk.at if header.sent_at is None else header.sent_at
+    return timedelta(seconds=min(max(sent_at - chunk.at, 0), OLDEST_SECONDS))
+
+
+def _row(assignment: Assignment, chunk: LogChunkHeader, data: memoryview, at: datetime) -> LogChunk | None:
     skip = assignment.log_size - chunk.offset
     if not 0 <= skip < chunk.size:
         return None
@@ -76,7 +88,7 @@ def _row(assignment: Assignment, chunk: LogChunkHeader, data: memoryview) -> Log
         assignment=assignment,
         offset=offset,
         size=size,
-        at=datetime.fromtimestamp(chunk.at, UTC),
+        at=at,
         data=bytes(data[skip:]),
     )
 

@@ -12,7 +12,7 @@ Times are seconds since the epoch by the sender's clock; the console corrects th
 from `SyncRequest.sent_at`.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,8 +30,12 @@ LOGS_PATH = "/agent/v1/logs"
 JOIN_PATH = "/agent/v1/join"
 
 
+Epoch = Annotated[float, Field(ge=0, le=253_402_300_799)]
+"""Seconds since 1970, up to the year 9999."""
+
+
 class Message(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 # --- What a machine has -------------------------------------------------------------------------------
@@ -128,7 +132,7 @@ class Note(Message):
     """A line of a worker's History, such as "Image pulled, 8.1 GiB in 41 s". Idempotent by `number`."""
 
     number: int = Field(ge=0)
-    at: float
+    at: Epoch
     text: str = Field(max_length=500)
 
 
@@ -153,9 +157,9 @@ class AssignmentReport(Message):
     state: Literal["preparing", "ready", "running", "stopping", "ended"]
     detail: str = Field(default="", max_length=300)
     """What it is doing inside the state: "pulling image, 5.2 of 8.1 GiB"."""
-    ready_at: float | None = None
-    started_at: float | None = None
-    ended_at: float | None = None
+    ready_at: Epoch | None = None
+    started_at: Epoch | None = None
+    ended_at: Epoch | None = None
     exit: Exit | None = None
     gone: bool = False
     """The whole process tree has ended: only this frees what the assignment holds."""
@@ -179,7 +183,7 @@ class SyncRequest(Message):
     """New at every start of the agent: two of them alive on one credential are a mistake to be told."""
     sequence: int = Field(ge=0)
     """Rises with every request of an instance; an older one that arrives late is ignored."""
-    sent_at: float
+    sent_at: Epoch
     applied_revision: int = Field(ge=0)
     wait_seconds: float = Field(default=POLL_SECONDS, ge=0, le=60)
     """0 for a report that wants no wait (a second connection beside the long poll)."""
@@ -220,11 +224,13 @@ class LogChunkHeader(Message):
     assignment: str
     offset: int = Field(ge=0)
     size: int = Field(ge=0, le=LOG_CHUNK_BYTES)
-    at: float
+    at: Epoch
 
 
 class LogsHeader(Message):
     chunks: tuple[LogChunkHeader, ...]
+    sent_at: Epoch | None = None
+    """By the agent's clock: with it the console tells how old each chunk is. Older agents leave it out."""
 
 
 class LogsAnswer(Message):

@@ -196,9 +196,12 @@ def _at_gap(assignment_id: str, position: int) -> bool:
 
 
 def _over(assignment_id: str) -> bool:
-    """Whether nothing more will come: asked before reading, so that nothing is missed in between."""
-    assignment = Assignment.objects.select_related("attempt").filter(id=assignment_id).first()
+    """Whether nothing more will come: asked before reading, so that nothing is missed in between.
+
+    What a machine that went silent still holds arrives when it is back; nobody waits for that.
+    """
+    assignment = Assignment.objects.select_related("attempt", "machine").filter(id=assignment_id).first()
     if assignment is None or log_complete(assignment):
         return True
     ended = assignment.state in WORKER_ENDED and assignment.attempt.state == AttemptState.ENDED
-    return ended and assignment.log_final is None
+    return ended and (assignment.log_final is None or assignment.machine.unreachable_at is not None)

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import time
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from runs.models import Assignment
 from tests import factories
@@ -92,3 +95,31 @@ def test_a_log_request_that_is_too_large_is_refused(worker, credential):
     )
 
     assert response.status_code == 413
+
+
+def test_a_chunk_is_as_old_as_the_agent_s_own_clock_says(worker, credential):
+    """Its clock is a day behind: what counts is how long before the request the chunk was read."""
+    behind = time.time() - 86_400
+    body = {
+        "sent_at": behind,
+        "chunks": [{"assignment": str(worker.id), "offset": 0, "size": 2, "at": behind - 60}],
+    }
+
+    async def work(agent):
+        content = json.dumps(body).encode() + b"\nhi"
+        return await agent.client.post("/agent/v1/logs", headers=agent.headers, content=content)
+
+    assert with_agent(credential, work).status_code == 200
+    age = timezone.now() - worker.log_chunks.get().at
+    assert timedelta(seconds=59) < age < timedelta(seconds=90)
+
+
+@pytest.mark.parametrize("at", ["1e300", "-1", "NaN"])
+def test_impossible_times_are_refused_and_not_a_crash(worker, credential, at):
+    header = f'{{"chunks": [{{"assignment": "{worker.id}", "offset": 0, "size": 1, "at": {at}}}]}}'
+
+    async def work(agent):
+        content = header.encode() + b"\nx"
+        return await agent.client.post("/agent/v1/logs", headers=agent.headers, content=content)
+
+    assert with_agent(credential, work).status_code == 400

@@ -12,6 +12,7 @@ from django.utils import timezone
 from console.streams import live, logs
 from console.streams.database import in_thread
 from console.streams.hub import hub
+from machines.silence import machine_mark_unreachable
 from runs import logs as run_logs
 from runs.events import LIVE_CHANNEL
 from runs.models import Assignment, LogChunk
@@ -207,6 +208,23 @@ def finish(solo: Gang, worker: Assignment, last: bytes) -> None:
     solo.end(0, SUCCESS, log_size=worker.log_size + len(last))
     solo.advance()
     write_and_tell(worker, last)
+
+
+def test_a_follower_does_not_wait_for_a_machine_that_went_silent(solo, worker, token, monkeypatch):
+    """Its worker is known to be over, the end of its log is not here: it arrives when the machine is back."""
+    monkeypatch.setattr(logs, "LOOK_AGAIN_SECONDS", 0.1)
+    factories.log_write(worker, b"one\n")
+    solo.end(0, SUCCESS, log_size=100)
+    solo.advance()
+
+    async def work(_client):
+        async with Stream(f"{LOGS}?follow=true", token).opened() as stream:
+            await stream.shows(b"one\n")
+            assert not stream.ended
+            await in_thread(machine_mark_unreachable, worker.machine)
+            return await stream.over()
+
+    assert in_console(work) == b"one\n"
 
 
 def test_a_follower_without_wake_ups_looks_by_itself(solo, worker, token, monkeypatch):
