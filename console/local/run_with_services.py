@@ -2,9 +2,11 @@
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,11 +19,31 @@ from console.local.services import Services, local_services
 _BENCH = "import importlib, sys; sys.exit(importlib.import_module(sys.argv[1]).main(sys.argv[2:]))"
 
 
+_PYTEST = (sys.executable, "-m", "pytest")
+_APART = ("tests/e2e", "tests/local")
+"""Tests that mostly wait for processes to start and end: a second pytest runs them beside the others."""
+
+
 def test(arguments: Sequence[str]) -> int:
-    """Runs pytest; its exit status is ours."""
-    return run_kept(
-        lambda: _run([sys.executable, "-m", "pytest", *arguments], command="test"), foreground=True
-    )
+    """Runs pytest; its exit status is ours. Without arguments: all tests, in two halves at the same time."""
+    if arguments:
+        return run_kept(lambda: _run([*_PYTEST, *arguments], command="test"), foreground=True)
+    return run_kept(_run_halves, foreground=True)
+
+
+def _run_halves() -> int:
+    """Each half has services of its own. The second one's output follows the first one's, whole."""
+    ignored = [f"--ignore={name}" for name in _APART]
+    with tempfile.TemporaryFile() as output:
+        argv = [sys.executable, "-m", "console.local", "test", *_APART]
+        print(f"{' and '.join(_APART)} run beside these tests; what they say follows at the end.", flush=True)
+        beside = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        status = _run([*_PYTEST, *ignored], command="test")
+        status = beside.wait() or status
+        output.seek(0)
+        shutil.copyfileobj(output, sys.stdout.buffer)
+        sys.stdout.flush()
+    return status
 
 
 def bench(arguments: Sequence[str]) -> int:

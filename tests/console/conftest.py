@@ -12,7 +12,6 @@ from tests.support.fixtures import (
     gang,
     house,
     machines,
-    quick_passwords,
     running,
     static_root,
 )
@@ -24,7 +23,6 @@ __all__ = [
     "gang",
     "house",
     "machines",
-    "quick_passwords",
     "running",
     "static_root",
 ]

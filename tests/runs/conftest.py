@@ -7,7 +7,6 @@ from tests.support.fixtures import (
     gang,
     house,
     machines,
-    quick_passwords,
     running,
     static_root,
 )
@@ -19,7 +18,6 @@ __all__ = [
     "gang",
     "house",
     "machines",
-    "quick_passwords",
     "running",
     "static_root",
 ]

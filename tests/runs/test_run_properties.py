@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
@@ -27,10 +26,6 @@ STEPS = st.lists(st.one_of(REPORT, REPORT, ENDED, OTHER, st.just(("advance",))),
 
 class Interleaving(TestCase):
     """Three machines, one run of three workers with restarts: `steps` is what happens, in this order."""
-
-    @pytest.fixture(autouse=True)
-    def quick(self, quick_passwords):
-        """The four people of the house are made for every example."""
 
     def begin(self):
         """Inside the example's transaction."""

@@ -20,12 +20,6 @@ def static_root():
 
 
 @pytest.fixture(autouse=True)
-def quick_passwords(settings):
-    """Hashing four people's passwords properly would take longer than most tests."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
-@pytest.fixture(autouse=True)
 def empty_redis():
     """Nothing of ours from an earlier test: neither nudges nor queued tasks."""
     redis = nudge.client()
