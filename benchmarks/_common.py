@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import random
+import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -67,3 +69,12 @@ def percentile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     rank = max(1, -(-len(ordered) * share // 1))
     return ordered[int(rank) - 1]
+
+
+def unused_port() -> int:
+    """A TCP port of this host that nothing uses, below those that the kernel gives to connections."""
+    while True:
+        port = random.randrange(20000, 29500)  # noqa: S311 - no secret
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from benchmarks._common import MACHINES, Bench, percentile, two_machines
+from benchmarks._common import MACHINES, Bench, percentile, two_machines, unused_port
 from console.local.client import ENDED
 from console.local.errors import LocalError
-from console.local.processes import free_port, wait_until
+from console.local.processes import wait_until
 
 SECONDS = 30.0
 """A run that takes longer is a failure, not a figure."""
@@ -98,7 +98,7 @@ def _measure(bench: Bench, name: str) -> Times:
 
 def _template() -> dict[str, Any]:
     """With a rendezvous port that nothing uses: the simulated machines' ports are this host's, and 29500 is wanted."""
-    return {**TEMPLATE, "env": {"MASTER_PORT": str(free_port())}}
+    return {**TEMPLATE, "env": {"MASTER_PORT": str(unused_port())}}
 
 
 def _ended(bench: Bench, name: str) -> str | None:

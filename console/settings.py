@@ -70,6 +70,8 @@ TEMPLATES = [
 
 DATABASES = {"default": dj_database_url.parse(env.text("DATABASE_URL"))}
 DATABASES["default"]["CONN_MAX_AGE"] = 0
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+"""The pool looks at a connection before it hands it out: none is left from before a restart of PostgreSQL."""
 DATABASES["default"]["OPTIONS"] = {
     # A pool instead of CONN_MAX_AGE: threads of the ASGI server share connections, and none outlives its use.
     "pool": {

@@ -1,8 +1,9 @@
 """Run documents of the end-to-end tests, and the scripts in them."""
 
+import contextlib
+import random
+import socket
 from typing import Any
-
-from console.local.processes import free_port
 
 Document = dict[str, Any]
 
@@ -10,10 +11,21 @@ NUMBERED = "trap 'echo end; exit 0' TERM; echo start; while :; do echo line $((+
 """Prints numbered lines until it is stopped."""
 
 
+def rendezvous_port() -> str:
+    """A port that nothing uses, below those that the kernel gives to connections.
+
+    The machines are simulated, their ports are this host's: another console's run here may take 29500 any time.
+    """
+    while True:
+        port = random.randrange(20000, 29500)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return str(port)
+
+
 def small(name: str, script: str, *, workers: int = 1, **more: Any) -> Document:
     """A run of bash scripts without GPUs. `more`: fields of the template, or of `spec` where they belong there."""
-    # The machines are simulated, their ports are this host's: another console's run here may take 29500 any time.
-    env = {"MASTER_PORT": str(free_port())}
+    env = {"MASTER_PORT": rendezvous_port()}
     spec_fields = ("on_failure", "max_restarts", "barrier_timeout_seconds", "start")
     spec = {key: more.pop(key) for key in spec_fields if key in more}
     return {

@@ -71,7 +71,7 @@ def test_nothing_is_lost_and_nothing_placed_twice(here, fault):
     for other in here.submitted[1:]:
         here.wait(other, "Succeeded")
         assert here.whole_log(f"{other}-0") == "done\n"
-        assert len(here.assignments(other)) == 1
+        assert len(here.assignments(other)) == 1, here.history(other)
     shown = here.log(f"{name}-0").count("\n")
     here.wait_lines(f"{name}-0", shown + 5)
     assert {rank: here.processes(f"{name}-{rank}") for rank in (0, 1)} == before

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from console.local.instance import ROOT
-from console.local.processes import free_port
+from tests.e2e.documents import rendezvous_port
 from tests.e2e.world import eventually
 
 pytestmark = pytest.mark.processes
@@ -121,7 +121,7 @@ def test_every_variable_of_both_workers(here):
     document = json.loads((IMAGE / "run.json").read_text())
     template = document["spec"]["task_template"]
     template |= {"command": "env", "args": []}
-    template["env"]["MASTER_PORT"] = port = str(free_port())
+    template["env"]["MASTER_PORT"] = port = rendezvous_port()
 
     name = here.submit(document)
     here.wait(name, "Succeeded")
@@ -143,7 +143,7 @@ def test_two_workers_train_with_torchrun(here):
         "BATCH_PER_GPU": "2",
         "ALLREDUCE_MIB": "1",
         "OMP_NUM_THREADS": "1",
-        "MASTER_PORT": (port := str(free_port())),
+        "MASTER_PORT": (port := rendezvous_port()),
     }
     template["configs"] = [
         {"mounts": ["/app/train_ddp.py"], "value": (IMAGE / "train_ddp.py").read_text(encoding="utf-8")}

@@ -271,6 +271,9 @@ def world(root: Path, inventories: Path) -> Iterator[World]:
         for server in (database, broker):
             opened.callback(server.stop)
             server.start()
+        with psycopg.connect(database.url(), autocommit=True) as connection:
+            # A server for tests loses the last commits when it is killed; one in production doesn't.
+            connection.execute("ALTER ROLE CURRENT_USER SET synchronous_commit = on")
         stack = opened.enter_context(Stack(instance, Services(database.url(), broker.url)))
         access = Access.make(stack, machines=len(MACHINES))
         for name, token in zip(MACHINES, access.join_tokens, strict=True):
