@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 _REPEAT_SECONDS = 1.0
 """The console may have lost an observation (a restore); it gets the same one again, but not in a loop."""
 _HEARD_WIDTH = 32
+_PREPARED_SOON_SECONDS, _PREPARED_LOOK_SECONDS = 0.05, 0.002
 _AT_ONCE_SECONDS = 0.1
 _FRUITLESS_IN_A_ROW = 2
 _FRUITLESS_PAUSE = 0.5
@@ -85,6 +86,7 @@ class Channel:
         observe: Callable[[], Observed],
         apply: Callable[[Desired], None],
         confirm: Callable[[], None],
+        preparing: Callable[[], bool],
     ) -> None:
         self._console = console
         self._identity = identity
@@ -93,6 +95,8 @@ class Channel:
         self._observe = observe
         self._apply = apply
         self._confirm = confirm
+        self._preparing = preparing
+        self._applied_at = -_PREPARED_SOON_SECONDS
         self._applied = state.read().revision
         self._sequence = itertools.count()
         self._lock = threading.Lock()
@@ -131,6 +135,7 @@ class Channel:
             self._closed.wait(wait)
 
     def _poll(self) -> float:
+        self._let_prepare()
         begun, applied = time.monotonic(), self._applied
         # The first answer, also after an outage, is wanted at once: adopted workers wait for it.
         self._sync(self._request(wait_seconds=POLL_SECONDS if self._reached else 0))
@@ -142,6 +147,7 @@ class Channel:
         self._news.wait(self._repeat_in)
         self._news.clear()
         self._repeat_in = None
+        self._let_prepare()
         with self._lock:
             digest = digest_of(self._observe())
             known, sent = self._said.digest == digest, self._said.sent.get(digest)
@@ -152,6 +158,14 @@ class Channel:
             return 0.0
         self._sync(self._request(wait_seconds=0))
         return 0.0
+
+    def _let_prepare(self) -> None:
+        """Sandboxes are ready within milliseconds: one request says so, in place of one that says "preparing"
+        and a second one that has to wait until the console has taken in the first.
+        """
+        while time.monotonic() - self._applied_at < _PREPARED_SOON_SECONDS and self._preparing():
+            if self._closed.wait(_PREPARED_LOOK_SECONDS):
+                return
 
     def _request(self, *, wait_seconds: float) -> SyncRequest:
         """Sequence, applied revision and observation are of one moment: an assignment that is missing from
@@ -208,6 +222,7 @@ class Channel:
             self._state.write(Applied(revision=answer.revision, desired=answer.desired))
         except OSError as error:
             log.warning("the desired state can't be written (%s); it is applied all the same", error)
+        self._applied_at = time.monotonic()
         self._apply(answer.desired)
         self._applied = answer.revision
 

@@ -17,6 +17,7 @@ import psutil
 from agent.client import Console, ConsoleError
 from agent.config import CONFIG_NAME, ConfigError, config_read
 from agent.ports import PortTakenError, port_hold
+from wire.environment import RENDEZVOUS_PORTS
 
 Verdict = Literal["ok", "warning", "missing"]
 
@@ -25,7 +26,6 @@ _OLDEST_KERNEL = (5, 4)  # pidfd_open
 _OLDEST_PYTHON = (3, 11)
 _LEAST_MEMORY = 2 << 30
 _MOST_SKEW = 2.0
-_FIRST_PORT = 29500
 _COLUMNS = ("what", "", "found", "to do")
 
 
@@ -141,12 +141,13 @@ def _locked_memory() -> Check:
 
 
 def _rendezvous_port() -> Check:
+    first = RENDEZVOUS_PORTS[0]
     try:
-        port_hold(_FIRST_PORT).close()
+        port_hold(first).close()
     except PortTakenError:
         fix = "nothing: runs take the next free port"
-        return Check("rendezvous port", "warning", f"{_FIRST_PORT} is in use", fix)
-    return Check("rendezvous port", "ok", f"{_FIRST_PORT} is free")
+        return Check("rendezvous port", "warning", f"{first} is in use", fix)
+    return Check("rendezvous port", "ok", f"{first} is free")
 
 
 def _console(state: Path) -> Iterator[Check]:

@@ -62,6 +62,7 @@ class Agent:
             observe=self._observe,
             apply=self._workers.apply,
             confirm=self._workers.confirm,
+            preparing=self._workers.preparing,
         )
 
     def _ports_held(self) -> set[int]:

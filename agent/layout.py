@@ -71,7 +71,7 @@ def layout(
     options = [
         *_tree(plan, plan.rebuilt - below_kept),
         *_private(covers, tmp_bytes),
-        *("--dev", "/dev", "--perms", "1777", *_size(shm_bytes), "--tmpfs", "/dev/shm"),  # noqa: S108
+        *("--dev", "/dev", "--perms", "1777", *_size(shm_bytes), "--tmpfs", "/dev/shm"),  # noqa: S108 - the sandbox's own
         *("--proc", "/proc"),
         *(
             option

@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _join_arguments(join: argparse.ArgumentParser) -> None:
     join.add_argument("--server", required=True, metavar="URL", help="the console's address")
-    join.add_argument("--token", required=True, help="a join token, from Machines, Join a machine")
+    join.add_argument("--token", required=True, help="a join token, from the page Machines, Add a machine")
     join.add_argument("--name", help="the machine's name (its host name)")
     join.add_argument(
         "--runtime", choices=("docker", "bubblewrap"), default="bubblewrap", help="(%(default)s)"
@@ -80,7 +80,7 @@ def _join(arguments: argparse.Namespace) -> int:
     print(f"{config.name} joined cluster {config.cluster}")  # noqa: T201 - the command's answer
     if arguments.run:
         return _run(arguments)
-    print(f"Start it with: astraeus-agent run --state-dir {config.state}")  # noqa: T201
+    print(f"Start it with: astraeus-agent run --state-dir {config.state}")  # noqa: T201 - so is this
     return 0
 
 
@@ -98,12 +98,12 @@ def _check(arguments: argparse.Namespace) -> int:
     from agent.check import check, checks_table
 
     checks = check(arguments.state_dir)
-    print(checks_table(checks))  # noqa: T201
+    print(checks_table(checks))  # noqa: T201 - the command's answer
     return 1 if any(found.verdict == "missing" for found in checks) else 0
 
 
 def _failed(message: str) -> int:
-    print(f"astraeus-agent: {message}", file=sys.stderr)  # noqa: T201
+    print(f"astraeus-agent: {message}", file=sys.stderr)  # noqa: T201 - for whoever called it
     return 1
 
 

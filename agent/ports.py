@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-RENDEZVOUS_PORTS = range(29500, 29600)
+from wire.environment import RENDEZVOUS_PORTS
+
 _LOOK_SECONDS = 5.0
 _NOTED_SECONDS = 60.0
 _LISTEN = "0A"

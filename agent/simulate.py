@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from wire.agent_messages import GpuReport, PortReport
+from wire.agent_messages import FoundLabels, GpuReport, PortReport
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ class SimulateError(Exception):
 class SimulatedMachine(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    cpu_cores: int | None = Field(default=None, ge=1)
-    memory_bytes: int | None = Field(default=None, ge=1)
+    cpu_cores: int | None = Field(default=None, ge=1, le=1_000_000)
+    memory_bytes: int | None = Field(default=None, ge=1, lt=2**56)
 
 
 class Simulated(BaseModel):
@@ -36,7 +36,7 @@ class Simulated(BaseModel):
     machine: SimulatedMachine = SimulatedMachine()
     gpus: tuple[GpuReport, ...] = ()
     rdma_ports: tuple[PortReport, ...] = ()
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: FoundLabels = Field(default_factory=dict)
 
 
 def simulated_read(path: Path) -> Simulated:

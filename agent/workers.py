@@ -80,6 +80,11 @@ class Workers:
                     case Forget(name):
                         self._forget(name)
 
+    def preparing(self) -> bool:
+        """Whether a worker is about to be ready."""
+        with self._lock:
+            return any(executor.report.state == "preparing" for executor in self._executors.values())
+
     def settle(self) -> None:
         """Forget what has become finished since the last desired state came."""
         with self._lock:

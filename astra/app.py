@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from astra import INTERRUPTED
 from astra.commands import control, login, logs, machines, runs, show, submit, validate
 from astra.errors import AstraError
-from astra.main import INTERRUPTED
 
 BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 
@@ -68,7 +68,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 astraeus = typer.Typer(
-    help="Runs, their workers and logs, and the machines they run on.",
+    help="Runs, their workers and logs.",
     epilog="\b\nExamples:\n  $ astra astraeus submit run.json --follow\n  $ astra astraeus why ddp-resnet50",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -223,7 +223,7 @@ class Client:
                     raise
                 asked = error.retry_after if isinstance(error, BusyError) else None
                 self._sleep(min(asked or 0.5 * 2**attempt, LONGEST_PAUSE))
-        raise AssertionError  # pragma: no cover - the loop returns or raises
+        raise AssertionError  # the loop returns or raises
 
     def _once(self, method: str, url: str, **request: Any) -> Any:
         with self._connection():

@@ -12,6 +12,8 @@ from astra.output import get, show_time, table, word
 
 _TEXT_FIELDS = ("text", "message", "reason", "headline")
 _RESULT_FIELDS = ("result", "placement", "then")
+NAMES_SHOWN = 8
+"""Of machines about which the same is said; the rest are counted."""
 
 
 def explanation_lines(explanation: Any) -> list[str]:
@@ -71,6 +73,8 @@ def _when(when: Any) -> str:
 def _domains(domains: Any) -> list[str]:
     rows = []
     for domain in _items(domains):
+        if not word(domain, "name"):  # the whole cluster: the headline says it
+            continue
         found, needed = word(domain, "found"), word(domain, "needed")
         counted = f"{found} of {needed} found" if found and needed else ""
         rows.append(
@@ -82,20 +86,27 @@ def _domains(domains: Any) -> list[str]:
 def _machines(machines: Any) -> list[str]:
     """Grouped by main cause, nearest first, as the server orders them."""
     lines: list[str] = []
-    for group, members in groupby(_flat_machines(machines), key=lambda member: member[0]):
-        rows = [(f"    {name}", text) for _, name, text in members]
-        lines += ([f"  {group} ({len(rows)})"] if group else []) + table(rows)
+    for group, rows in groupby(_machine_rows(machines), key=lambda row: row[0]):
+        members = list(rows)
+        count = sum(len(names) for _, names, _ in members)
+        cells = [(f"    {_names_shown(names)}", text) for _, names, text in members]
+        lines += ([f"  {group} ({count})"] if group else []) + table(cells)
     return lines
 
 
-def _flat_machines(machines: Any) -> list[tuple[str, str, str]]:
-    """(group, name, text) of a list of machines, or of groups that hold machines."""
-    flat = []
+def _machine_rows(machines: Any) -> list[tuple[str, list[str], str]]:
+    """(group, names, text): a row names one machine, or in `machines` all those about which the same is said."""
+    rows = []
     for item in _items(machines):
-        members = get(item, "machines") if isinstance(get(item, "machines"), list) else [item]
         group = word(item, "group") or word(item, "title") or word(item, "cause")
-        flat += [(group, word(member, "name") or sentence(member), _all_causes(member)) for member in members]
-    return flat
+        names = [sentence(name) for name in _items(get(item, "machines"))] or [word(item, "name")]
+        rows.append((group, names, _all_causes(item)))
+    return rows
+
+
+def _names_shown(names: list[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _all_causes(machine: Any) -> str:

@@ -30,6 +30,17 @@ class DomainError(Exception):
         self.extra = extra
 
 
+class BadRequest(DomainError):
+    """Not the document is wrong but how it was asked: a query parameter, a header."""
+
+    title = "The request has errors"
+
+
+class TooLarge(DomainError):
+    status = 413
+    title = "Too large"
+
+
 class Invalid(DomainError):
     status = 422
     title = "The document has errors"

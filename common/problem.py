@@ -1,6 +1,7 @@
 """RFC 9457 `application/problem+json`: the one shape of every error of the API."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from django.http import Http404, JsonResponse
@@ -26,6 +27,12 @@ def problem_response(status: int, title: str, detail: str, **extra: Any) -> Json
     return JsonResponse(problem(status, title, detail, **extra), status=status, content_type=CONTENT_TYPE)
 
 
+def _title(error: exceptions.APIException) -> str:
+    """The kind of error; some of DRF's own titles are patterns that only its details fill."""
+    title = str(error.default_detail)
+    return HTTPStatus(error.status_code).phrase if "{" in title else title
+
+
 def exception_handler(error: Exception, _context: Mapping[str, Any]) -> Response | None:
     """DRF's hook. None leaves the error to Django's 500 handling."""
     if isinstance(error, DomainError):
@@ -40,5 +47,5 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> Response
     if wait := getattr(error, "wait", None):  # of a request that came too often
         headers["Retry-After"] = str(int(wait) + 1)
     status = 401 if "WWW-Authenticate" in headers else error.status_code
-    body = problem(status, str(error.default_detail), str(error.detail), code=error.default_code, errors=[])
+    body = problem(status, _title(error), str(error.detail), code=error.default_code, errors=[])
     return Response(body, status=status, headers=headers, content_type=CONTENT_TYPE)

@@ -14,11 +14,14 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 django.setup()
 
 from console.streams import agents, http, live, logs  # noqa: E402 - Django's apps must be loaded first
-from console.streams.database import in_thread  # noqa: E402
-from console.streams.hub import hub  # noqa: E402
-from machines.silence import machines_heard_after_start  # noqa: E402
+from console.streams.database import in_thread  # noqa: E402 - likewise
+from console.streams.hub import hub  # noqa: E402 - likewise
+from machines.silence import machines_heard_after_start  # noqa: E402 - likewise
 
 pages = get_asgi_application()
+
+LARGEST_BODY = 8 * 1024 * 1024
+"""Bytes of a request: a form with a document of 2 MiB, typed and as a file, and room to spare."""
 
 
 async def application(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
@@ -31,7 +34,15 @@ async def application(scope: http.Scope, receive: http.Receive, send: http.Send)
     elif logs.PATH.match(scope["path"]):
         await logs.app(scope, receive, send)
     else:
-        await pages(dict(scope), receive, cast("Any", send))
+        await _pages(scope, receive, send)
+
+
+async def _pages(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
+    """Django keeps every body on its disk before it looks at the request: anybody could fill that."""
+    limited = http.Limited(receive, LARGEST_BODY)
+    await pages(dict(scope), limited, cast("Any", send))
+    if limited.exceeded:
+        await http.answer_error(send, http.too_large(LARGEST_BODY))
 
 
 def _close_on(*signals: signal.Signals) -> None:

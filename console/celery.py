@@ -1,7 +1,8 @@
 """The Celery application and its sweeps.
 
-Every task is also run by a sweep, so a lost message costs seconds, never a run. Queues: `place` (one solo
-process, so that the snapshot's cache has one home), `react` (barriers, stops) and `bulk`.
+Every task is also run by a sweep, so a lost message costs seconds, never a run. Queues: `place` (passes, in a
+process of their own: however long they take, they keep no barrier waiting), `react` (barriers, stops, sweeps) and
+`bulk` (removing runs, whose logs may be large).
 """
 
 import os
@@ -15,7 +16,11 @@ app = Celery("astraeus")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
-app.conf.task_routes = {"runs.tasks.cluster_place": {"queue": "place"}}
+app.conf.task_routes = {
+    "runs.tasks.cluster_place": {"queue": "place"},
+    "runs.tasks.run_remove": {"queue": "bulk"},
+    "runs.tasks.runs_sweep_deleted": {"queue": "bulk"},
+}
 
 
 def sweep(task: str, seconds: float) -> dict[str, Any]:

@@ -52,16 +52,3 @@ def demo_login_is_off(**_: Any) -> list[CheckMessage]:
             id="astraeus.E002",
         )
     ]
-
-
-@register(Tags.database)
-def database_is_postgresql(**_: Any) -> list[CheckMessage]:
-    if settings.DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
-        return []
-    return [
-        Error(
-            "DATABASE_URL is not a PostgreSQL address: Astraeus relies on its locks and constraints.",
-            hint="Use postgres://user:password@host:5432/name.",
-            id="astraeus.E003",
-        )
-    ]

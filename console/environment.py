@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -30,6 +31,21 @@ def number(name: str, default: int, *, low: int, high: int) -> int:
     if not value.isascii() or not value.isdigit() or not low <= int(value) <= high:
         raise ImproperlyConfigured(f"{name} is {value!r}; it must be a number from {low} to {high}.")
     return int(value)
+
+
+def choice(name: str, default: str, *, known: tuple[str, ...]) -> str:
+    value = os.environ.get(name, default)
+    if value not in known:
+        raise ImproperlyConfigured(f"{name} is {value!r}; it must be one of {', '.join(known)}.")
+    return value
+
+
+def address(name: str, default: str | None = None, *, schemes: tuple[str, ...]) -> str:
+    """A URL that begins with one of `schemes`. Its value is not told back: it may hold a password."""
+    value = text(name, default)
+    if urlsplit(value).scheme not in schemes:
+        raise ImproperlyConfigured(f"{name} must begin with {' or '.join(f'{each}://' for each in schemes)}.")
+    return value
 
 
 def names(name: str, default: str = "") -> list[str]:

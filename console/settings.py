@@ -11,7 +11,9 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 DEBUG = env.flag("ASTRAEUS_DEBUG", default=False)
 SECRET_KEY = env.text("ASTRAEUS_SECRET_KEY")
-PUBLIC_URL = env.text("ASTRAEUS_PUBLIC_URL", "http://127.0.0.1:8000").rstrip("/")
+PUBLIC_URL = env.address("ASTRAEUS_PUBLIC_URL", "http://127.0.0.1:8000", schemes=("http", "https")).rstrip(
+    "/"
+)
 """How people and agents reach the console: stands in every address it prints."""
 _public = urlsplit(PUBLIC_URL)
 HTTPS = _public.scheme == "https"
@@ -68,7 +70,9 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {"default": dj_database_url.parse(env.text("DATABASE_URL"))}
+DATABASES = {
+    "default": dj_database_url.parse(env.address("DATABASE_URL", schemes=("postgres", "postgresql")))
+}
 DATABASES["default"]["CONN_MAX_AGE"] = 0
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 """The pool looks at a connection before it hands it out: none is left from before a restart of PostgreSQL."""
@@ -80,7 +84,7 @@ DATABASES["default"]["OPTIONS"] = {
         "timeout": 10,
     },
 }
-REDIS_URL = env.text("REDIS_URL")
+REDIS_URL = env.address("REDIS_URL", schemes=("redis", "rediss", "unix"))
 
 AUTH_USER_MODEL = "tenancy.User"
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
@@ -169,6 +173,9 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env.text("ASTRAEUS_LOG_LEVEL", "INFO")},
+    "root": {
+        "handlers": ["stderr"],
+        "level": env.choice("ASTRAEUS_LOG_LEVEL", "INFO", known=("DEBUG", "INFO", "WARNING", "ERROR")),
+    },
     "loggers": {"httpx": {"level": "WARNING"}},
 }

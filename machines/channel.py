@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F
@@ -72,25 +73,32 @@ def sync_receive(machine_id: int, request: SyncRequest) -> Received:
         if request.instance == machine.previous_instance:
             Machine.objects.filter(id=machine_id).update(two_agents_at=timezone.now())
         return Received(machine.desired_revision, machine.observed_digest, False, False)
-    _instance_store(machine, request)
-    quarantined = _applied_store(machine, request)
-    if request.observed is not None and request.digest != machine.observed_digest:
-        _observed_store(machine, request.digest, request.observed)
-    return Received(machine.desired_revision, machine.observed_digest, True, quarantined)
+    digest = machine.observed_digest
+    if request.observed is not None and request.digest != digest:
+        _inventory_follow(machine, request.digest, request.observed)
+        digest = request.digest
+    news = {
+        **_instance_fields(machine, request),
+        **_applied_fields(machine, request),
+        "observed_digest": digest,
+    }
+    Machine.objects.filter(id=machine_id).update(**news)
+    if machine.last_seen_at is None or machine.unreachable_at is not None:
+        machine_back(machine)
+    quarantined = "quarantined_at" in news or machine.quarantined_at is not None
+    return Received(machine.desired_revision, digest, True, quarantined)
 
 
-def _observed_store(machine: Machine, digest: str, observed: Observed) -> None:
+def _inventory_follow(machine: Machine, digest: str, observed: Observed) -> None:
     """Most observations differ in their assignments only: the inventory's dozen statements are spared then."""
     mark = sha256(f"{observed.inventory.model_dump_json()}{observed.busy_ports}".encode()).digest()
     if _inventories.get(machine.id) != (machine.observed_digest, mark):
         inventory_store(machine=machine, observed=observed)
-    Machine.objects.filter(id=machine.id).update(observed_digest=digest)
-    machine.observed_digest = digest
     transaction.on_commit(lambda: _inventories.update({machine.id: (digest, mark)}))
 
 
-def _instance_store(machine: Machine, request: SyncRequest) -> None:
-    values = {
+def _instance_fields(machine: Machine, request: SyncRequest) -> dict[str, Any]:
+    values: dict[str, Any] = {
         "instance": request.instance,
         "sequence": request.sequence,
         "boot_id": request.boot_id,
@@ -101,21 +109,16 @@ def _instance_store(machine: Machine, request: SyncRequest) -> None:
     }
     if request.instance != machine.instance:
         values["previous_instance"] = machine.instance
-    Machine.objects.filter(id=machine.id).update(**values)
-    if machine.last_seen_at is None or machine.unreachable_at is not None:
-        machine_back(machine)
+    return values
 
 
-def _applied_store(machine: Machine, request: SyncRequest) -> bool:
-    """Notes the applied revision. True when the agent is ahead of the database: then it is quarantined."""
-    if request.applied_revision > machine.desired_revision:
-        Machine.objects.filter(id=machine.id, quarantined_at=None).update(
-            quarantined_at=timezone.now(), version=F("version") + 1
-        )
-        return True
-    if request.applied_revision != machine.applied_revision:
-        Machine.objects.filter(id=machine.id).update(applied_revision=request.applied_revision)
-    return machine.quarantined_at is not None
+def _applied_fields(machine: Machine, request: SyncRequest) -> dict[str, Any]:
+    """An agent that is ahead of the database is quarantined: the database has gone back in time."""
+    if request.applied_revision <= machine.desired_revision:
+        return {"applied_revision": request.applied_revision}
+    if machine.quarantined_at is not None:
+        return {}
+    return {"quarantined_at": timezone.now(), "version": F("version") + 1}
 
 
 def machine_back(machine: Machine) -> None:

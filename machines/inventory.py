@@ -54,7 +54,7 @@ def _machine_store(machine: Machine, observed: Observed) -> bool:
 def _gpus_store(machine: Machine, reports: tuple[GpuReport, ...]) -> bool:
     known = {gpu.uuid: gpu for gpu in machine.gpus.all()}
     changed = False
-    for report in reports:
+    for report in {report.uuid: report for report in reports}.values():  # a driver may list one twice
         gpu = known.pop(report.uuid, None)
         changed |= _gpu_store(machine, gpu, report)
     gone = [gpu.id for gpu in known.values() if gpu.present]
@@ -84,7 +84,7 @@ def _ports_store(machine: Machine, reports: tuple[PortReport, ...]) -> bool:
     known = {(port.device, port.port): port for port in machine.rdma_ports.all()}
     fabrics = _fabric_ids(machine, reports)
     changed = False
-    for report in reports:
+    for report in {(report.device, report.port): report for report in reports}.values():
         values = {
             "link_layer": report.link_layer,
             "state": report.state,

@@ -21,6 +21,8 @@ JOIN_TOKEN_LIFE = timedelta(hours=1)
 WAKE_CHANNEL = "astraeus:wake"
 """Messages are machine ids: their desired state has moved."""
 
+SEEN_KEPT_SECONDS = 3600
+
 
 @dataclass(frozen=True, slots=True)
 class Joined:
@@ -178,9 +180,12 @@ def _changed(machine: Machine, actor: Actor, action: str, before: object, after:
     cluster_changed.send(sender=Machine, cluster_id=machine.cluster_id)
 
 
-def machine_seen(machine_id: int, at: float) -> None:
-    """Notes in Redis that an agent was heard, at this second of the console's clock."""
-    attempt(client().set, seen_key(machine_id), f"{at:.3f}", ex=3600)
+def machines_seen(ids: Iterable[int], at: float) -> None:
+    """Notes in Redis that agents were heard, at this second of the console's clock. One round trip for all."""
+    notes = client().pipeline(transaction=False)
+    for machine_id in ids:
+        notes.set(seen_key(machine_id), f"{at:.3f}", ex=SEEN_KEPT_SECONDS)
+    attempt(notes.execute)
 
 
 def seen_key(machine_id: int) -> str:

@@ -4,11 +4,11 @@ import time
 
 from django.db import transaction
 from django.db.models import F
-from django.utils import timezone
 
+from common.clock import database_now
 from common.nudge import attempt, client
 from machines.models import Machine
-from machines.services import machine_seen, machines_wake, seen_key
+from machines.services import machines_seen, machines_wake, seen_key
 from machines.signals import cluster_changed
 from machines.states import UNREACHABLE_AFTER_SECONDS
 
@@ -27,11 +27,11 @@ def machines_sweep_silent() -> None:
     if seen is None:
         return  # Redis is away: nobody can have been heard, and that is not the machines' fault
     now = time.time()
+    # An emptied Redis: counts as heard now.
+    machines_seen((m.id for m, value in zip(machines, seen, strict=True) if value is None), now)
     silent: dict[int, list[Machine]] = {}
     for machine, value in zip(machines, seen, strict=True):
-        if value is None:
-            machine_seen(machine.id, now)  # an emptied Redis: counts as heard now
-        elif now - float(value) > UNREACHABLE_AFTER_SECONDS:
+        if value is not None and now - float(value) > UNREACHABLE_AFTER_SECONDS:
             silent.setdefault(machine.cluster_id, []).append(machine)
     for cluster_id, quiet in silent.items():
         total = sum(machine.cluster_id == cluster_id for machine in machines)
@@ -51,7 +51,7 @@ def _cluster_mark(quiet: list[Machine], total: int, seen: dict[int, float]) -> N
 @transaction.atomic
 def machine_mark_unreachable(machine: Machine) -> None:
     changed = Machine.objects.filter(id=machine.id, unreachable_at=None).update(
-        unreachable_at=timezone.now(), version=F("version") + 1
+        unreachable_at=database_now(), version=F("version") + 1
     )
     if changed:
         # Wakes the console's poll handlers: whatever they remembered of this machine no longer counts.
@@ -61,6 +61,4 @@ def machine_mark_unreachable(machine: Machine) -> None:
 
 def machines_heard_after_start() -> None:
     """At a start of the console every machine counts as heard now: we were deaf, they were not silent."""
-    now = time.time()
-    for machine_id in Machine.objects.exclude(last_seen_at=None).values_list("id", flat=True):
-        machine_seen(machine_id, now)
+    machines_seen(Machine.objects.exclude(last_seen_at=None).values_list("id", flat=True), time.time())

@@ -1,6 +1,8 @@
-"""States of machines, GPUs and ports: their sets, words, tones and icons. Code tests membership in the sets."""
+"""States of machines, GPUs and ports, their words and looks; the labels that tell where a machine is."""
 
 from django.db import models
+
+from common.looks import Look
 
 
 class MachineState(models.TextChoices):
@@ -28,6 +30,17 @@ class Runtime(models.TextChoices):
     DOCKER = "docker", "docker"
     BUBBLEWRAP = "bubblewrap", "bubblewrap"
 
+
+LOOKS: dict[str, Look] = {
+    MachineState.READY: Look("good", "box-tick"),
+    MachineState.CORDONED: Look("off", "box-bar"),
+    MachineState.DRAINING: Look("leave", "box-out"),
+    MachineState.UNREACHABLE: Look("bad", "box-wave"),
+    MachineState.QUARANTINED: Look("bad", "never"),
+    Health.HEALTHY: Look("good", "plain"),
+    Health.SUSPECT: Look("wait", "triangle"),
+    Health.FAULTY: Look("bad", "octagon"),
+}
 
 UNREACHABLE_AFTER_SECONDS = 45
 LOST_AFTER_SECONDS = 90

@@ -137,14 +137,11 @@ _MENTIONED: dict[str, tuple[Rule, ...]] = {
 
 
 def mentions(outcome: MachineOutcome) -> list[str]:
-    """What the headline must name beside GPUs: what alone keeps some machine from being usable."""
-    bits = outcome.bits
-    found = []
-    for what, rules in _MENTIONED.items():
-        only = np.uint32(sum(rule.bit for rule in rules))
-        if ((bits != 0) & ((bits & ~only) == 0)).any():
-            found.append(what)
-    return found
+    """What the headline must name beside GPUs: what keeps some machine from being usable where nothing else does."""
+    masks = {what: np.uint32(sum(rule.bit for rule in rules)) for what, rules in _MENTIONED.items()}
+    every = np.bitwise_or.reduce(np.array(list(masks.values()), dtype=np.uint32))
+    nearly = outcome.bits[(outcome.bits & ~every) == 0]
+    return [what for what, mask in masks.items() if (nearly & mask).any()]
 
 
 def domain_counts(refusal: Refusal) -> tuple[DomainCount, ...]:

@@ -91,7 +91,7 @@ def _holders(run: Run, rows: Iterable[Data]) -> dict[str, tuple[str, ...]]:
 
 
 def _until(opened: datetime | None, limit: int | None) -> str:
-    """ ", until 14:05 UTC at the latest", where a time limit says so."""
+    """ " (until 14:05 UTC at the latest)", where a time limit says so."""
     if opened is None or limit is None:
         return ""
     return f" (until {opened + timedelta(seconds=limit):%H:%M} UTC at the latest)"

@@ -8,9 +8,8 @@ from machines.models import Gpu, Machine
 from placement import GroupPlacement, Placement, Rank
 from runs.models import Run, RunAttempt, Worker
 from wire.environment import WorkerFacts, needs_imex, needs_rdma_devices, shm_bytes, worker_environment
+from wire.quantities import MILLI
 from wire.spec import RunDocument, TaskTemplate
-
-MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ def logs_store(*, machine_id: int, header: LogsHeader, body: memoryview) -> Logs
             rows.append(row)
     LogChunk.objects.bulk_create(rows)
     for assignment_id in {str(row.assignment_id) for row in rows}:
+        known[assignment_id].save(update_fields=["log_size"])
         _trim(known[assignment_id])
         publish_on_commit(LIVE_CHANNEL, f"log:{assignment_id}")
     return LogsAnswer(
@@ -83,7 +84,6 @@ def _row(assignment: Assignment, chunk: LogChunkHeader, data: memoryview, at: da
     size = chunk.size - skip
     offset = assignment.log_size
     assignment.log_size += size
-    assignment.save(update_fields=["log_size"])
     return LogChunk(
         assignment=assignment,
         offset=offset,

@@ -64,6 +64,7 @@ class Run(models.Model):
     backoff_step = models.PositiveSmallIntegerField(default=0)
     voids = models.PositiveSmallIntegerField(default=0)
     """Attempts in a row that never ran as a whole, all of one kind."""
+    voids_of_any_kind = models.PositiveSmallIntegerField(default=0)
     void_kind = models.CharField(max_length=40, blank=True)
     avoid_machines = models.JSONField(default=dict)
     """Machine id -> epoch seconds until when it is used last for this run."""

@@ -6,27 +6,38 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Prefetch, QuerySet
 
+from common.errors import NotFound
 from placement import words
 from runs.models import Assignment, Run, RunAttempt, RunEvent, Worker, WorkerEvent
 from runs.reasons import word
 from runs.states import RunState
+from tenancy.models import Workspace
 
 JSON = dict[str, Any]
 
 
 def runs_for_display(runs: QuerySet[Run]) -> QuerySet[Run]:
     """With everything that a run's status shows, in a fixed number of queries."""
-    newest = Assignment.objects.select_related("machine", "attempt").order_by("-attempt__number")
+    newest = Assignment.objects.select_related("machine", "attempt").order_by("-attempt__number")[:1]
     workers = (
         Worker.objects.filter(active=True)
         .order_by("rank")
-        .prefetch_related(Prefetch("assignments", newest, to_attr="newest_first"))
+        .prefetch_related(Prefetch("assignments", newest, to_attr="newest_assignment"))
     )
-    attempts = RunAttempt.objects.order_by("-number")
+    attempt = RunAttempt.objects.order_by("-number")[:1]
     return runs.select_related("workspace__organization", "cluster", "created_by").prefetch_related(
         Prefetch("workers", workers, to_attr="ranked"),
-        Prefetch("attempts", attempts, to_attr="newest_attempts"),
+        Prefetch("attempts", attempt, to_attr="newest_attempt"),
     )
+
+
+def run_get(*, workspace: Workspace, name: str, cluster: str | None = None) -> Run:
+    """The workspace's run of this name (in this cluster), as `runs_for_display` loads it. Raises NotFound."""
+    found = runs_for_display(Run.objects.of(workspace)).filter(name=name)
+    run = (found if cluster is None else found.filter(cluster__slug=cluster)).first()
+    if run is None:
+        raise NotFound(f"There is no run `{name[:63]}` in {workspace.slug}.")
+    return run
 
 
 def workers_ranked(run: Run) -> list[Worker]:
@@ -59,8 +70,7 @@ def run_present(run: Run) -> JSON:
 
 
 def _status(run: Run) -> JSON:
-    attempt = next(iter(getattr(run, "newest_attempts", ())), None)
-    placed = attempt if attempt is not None and run.state != RunState.PENDING else None
+    placed = attempt_shown(run)
     return {
         "state": run.state,
         "reason": run_reason(run),
@@ -97,10 +107,16 @@ def worker_present(worker: Worker, run: Run) -> JSON:
     }
 
 
+def attempt_shown(run: Run) -> RunAttempt | None:
+    """The newest attempt of a run loaded by `runs_for_display`, unless the run waits again."""
+    newest: list[RunAttempt] = getattr(run, "newest_attempt", [])
+    return newest[0] if newest and run.state != RunState.PENDING else None
+
+
 def assignment_shown(worker: Worker, run: Run) -> Assignment | None:
     """The worker's newest assignment, unless the run waits again."""
-    newest = next(iter(getattr(worker, "newest_first", ())), None)
-    return None if run.state == RunState.PENDING else newest
+    newest: list[Assignment] = getattr(worker, "newest_assignment", [])
+    return newest[0] if newest and run.state != RunState.PENDING else None
 
 
 def worker_reason(worker: Worker, run: Run) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from placement import words
+from placement.phrases import plural
 from wire.quantities import format_duration, format_size
 
 Reason = Mapping[str, Any]
@@ -30,10 +31,6 @@ MEANINGS = {
     139: "segmentation fault",
     143: "stopped",
 }
-
-
-def _workers(number: int) -> str:
-    return "1 worker" if number == 1 else f"{number} workers"
 
 
 def exit_words(exit_: Reason, *, memory_bytes: int = 0) -> str:
@@ -75,8 +72,8 @@ def _restarting(reason: Reason) -> str:
 
 def _failed(reason: Reason) -> str:
     after = reason.get("restarts") or 0
-    count = f" after {after} restart{'s' if after > 1 else ''}" if after else ""
-    return f"Failed{count}: {_member(reason)}"
+    lead = f"Failed after {plural(after, 'restart')}: " if after else ""
+    return lead + _member(reason)
 
 
 def _back_to_queue(reason: Reason) -> str:
@@ -84,7 +81,7 @@ def _back_to_queue(reason: Reason) -> str:
 
 
 def _never_ran(reason: Reason) -> str:
-    return f"Failed: {reason['times']} attempts in a row never ran. {word(reason['cause'])}"
+    return f"{reason['times']} attempts in a row never ran. {word(reason['cause'])}"
 
 
 def _stopped(reason: Reason) -> str:
@@ -115,7 +112,7 @@ def _no_port(reason: Reason) -> str:
 
 def _placed(reason: Reason) -> str:
     gpus = reason.get("gpus") or []
-    on = f" with {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}" if gpus else ""
+    on = f" with {plural(len(gpus), 'GPU')}" if gpus else ""
     return f"Placed on {reason['machine']}{on}: {words.verdict_words(reason['network'])}"
 
 
@@ -129,9 +126,9 @@ SENTENCES: dict[str, Callable[[Reason], str]] = {
         "The last pass could not judge this run; administrators see why. Other runs are not affected."
     ),
     "starting": _starting,
-    "opening": lambda r: f"All {_workers(r['workers'])} ready: starting",
+    "opening": lambda r: f"All {plural(r['workers'], 'worker')} ready: starting",
     "running": _running,
-    "stopping": lambda r: f"Stopping: {r['ended']} of {r['workers']} workers ended",
+    "stopping": lambda r: f"{r['ended']} of {r['workers']} workers ended",
     "succeeded": lambda r: f"{r['workers']} of {r['workers']} workers succeeded",
     "restarting": _restarting,
     "failed": _failed,

@@ -155,13 +155,13 @@ def _worker_follow(assignment: Assignment, reason: dict[str, Any] | None = None)
     """The worker shows its present assignment; an assignment of an attempt that is over changes nothing."""
     if assignment.attempt.state == AttemptState.ENDED:
         return
-    reason = reason or worker_reason(assignment)
+    reason = reason or _reason_of(assignment)
     move = WorkerMove(assignment.worker, WorkerState(assignment.state), reason, assignment)
     workers_move([move], attempt_no=assignment.attempt.number, at=database_now())
     run_announce(assignment.attempt.run)
 
 
-def worker_reason(assignment: Assignment) -> dict[str, Any]:
+def _reason_of(assignment: Assignment) -> dict[str, Any]:
     machine = assignment.machine.name
     state = WorkerState(assignment.state)
     if state in SIMPLE_REASONS:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from common.clock import database_now
 from common.errors import Conflict, FieldError, Invalid, NotFound
@@ -13,7 +12,7 @@ from machines.models import Cluster
 from machines.signals import cluster_changed
 from runs.available import unavailable
 from runs.events import run_move
-from runs.models import Run, RunAttempt, WorkloadName
+from runs.models import Assignment, Run, RunAttempt, WorkloadName
 from runs.states import RUN_ENDED, AttemptState, RunState, Wanted
 from runs.workers import workers_arrange, workers_reset
 from tenancy.access import Actor, workspace_grants
@@ -123,7 +122,7 @@ def _store(
         created_by=actor.user,
         idempotency_key=key,
         priority=document.spec.priority,
-        queued_at=timezone.now(),
+        queued_at=database_now(),
     )
     WorkloadName.objects.create(workspace=workspace, name=run.name, run=run)
     workers_arrange(run, document, [group.template.shapes()[0] for group in document.groups()])
@@ -149,19 +148,6 @@ def _conflict(workspace: Workspace, document: RunDocument) -> Conflict:
     )
 
 
-def run_get(*, workspace: Workspace, name: str) -> Run:
-    """The workspace's run of this name. Raises NotFound."""
-    run = (
-        Run.objects.of(workspace)
-        .select_related("workspace__organization", "cluster", "created_by")
-        .filter(name=name)
-        .first()
-    )
-    if run is None:
-        raise NotFound(f"There is no run `{name[:63]}` in {workspace.slug}.")
-    return run
-
-
 @transaction.atomic
 def run_stop(*, run: Run, actor: Actor) -> None:
     """Stops its workers (stop signal, grace, SIGKILL), or takes it from the queue. Ended runs stay as they are."""
@@ -178,7 +164,7 @@ def run_delete(*, run: Run, actor: Actor) -> None:
 
 def _locked(run: Run) -> Run:
     """The run as it is now, locked. Raises NotFound when it was removed a moment ago."""
-    locked = Run.objects.select_for_update().filter(id=run.id).first()
+    locked = Run.objects.select_for_update(no_key=True).filter(id=run.id).first()
     if locked is None:
         raise NotFound(f"There is no run `{run.name}` any more.")
     return locked
@@ -222,6 +208,7 @@ def _requeue_ended(run: Run, actor: Actor) -> None:
         restarts=0,
         backoff_step=0,
         voids=0,
+        voids_of_any_kind=0,
         void_kind="",
         not_before=None,
         queued_at=now,
@@ -256,6 +243,8 @@ def run_remove(run_id: int) -> bool:
     run = Run.objects.select_for_update().filter(id=run_id, wanted=Wanted.DELETE, state__in=RUN_ENDED).first()
     if run is None or run_holds(run):
         return False
+    # Logs may still arrive. One that is being stored now is waited for: its rows would else outlive what they are of.
+    list(Assignment.objects.select_for_update().filter(attempt__run=run).order_by("id").values_list("id"))
     run.delete()
     return True
 

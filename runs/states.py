@@ -1,11 +1,11 @@
-"""States of runs, attempts and workers, their sets, and how an icon and a tone show them.
+"""States of runs, attempts and workers, their sets and their looks.
 
 A state says where something is; a reason (`runs/reasons.py`) says why. Code tests membership in the sets here.
 """
 
-from dataclasses import dataclass
-
 from django.db import models
+
+from common.looks import Look
 
 
 class RunState(models.TextChoices):
@@ -80,14 +80,6 @@ class Outcome(models.TextChoices):
     TIME_LIMIT = "time_limit"
     REQUEUED = "requeued"
     """Drained or preempted: back to the queue, not counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How a state is drawn: tone and icon names of static/css and templates/icons."""
-
-    tone: str
-    icon: str
 
 
 LOOKS: dict[str, Look] = {

@@ -14,7 +14,9 @@ from `SyncRequest.sent_at`.
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from wire.names import plain_text
 
 PROTOCOL_VERSION = 1
 OLDEST_PROTOCOL_VERSION = 1
@@ -24,14 +26,20 @@ LOG_CHUNK_BYTES = 256 * 1024
 """Largest single chunk; the console stores one row a chunk."""
 LOG_REQUEST_BYTES = 4 * 1024 * 1024
 """Largest body of one `POST /agent/v1/logs`."""
+LOG_REQUEST_CHUNKS = 16_384
+"""Most chunks of one: as many as agents put there, which count 256 bytes for each one's header."""
 
 SYNC_PATH = "/agent/v1/sync"
 LOGS_PATH = "/agent/v1/logs"
 JOIN_PATH = "/agent/v1/join"
 
 
-Epoch = Annotated[float, Field(ge=0, le=253_402_300_799)]
-"""Seconds since 1970, up to the year 9999."""
+Epoch = Annotated[float, Field(ge=0, le=4_102_444_800)]
+"""Seconds since 1970, up to the year 2100: corrected by any skew it is still a time."""
+Number = Annotated[int, Field(ge=0, lt=2**63)]
+"""What fits into a column of the database: one number that doesn't must not stop a machine's channel."""
+Text = Annotated[str, AfterValidator(plain_text)]
+"""Shown to people: what would move the cursor or turn the text around it is replaced."""
 
 
 class Message(BaseModel):
@@ -43,40 +51,49 @@ class Message(BaseModel):
 
 class GpuReport(Message):
     index: int = Field(ge=0, lt=1024)
-    uuid: str = Field(min_length=1, max_length=96)
-    product: str = Field(max_length=128)
-    memory_bytes: int = Field(ge=0)
-    numa_node: int | None = None
-    nvlink_domain: str | None = None
+    uuid: Text = Field(min_length=1, max_length=96)
+    product: Text = Field(max_length=128)
+    memory_bytes: int = Field(ge=0, lt=2**50)
+    numa_node: int | None = Field(default=None, ge=-1, lt=2**15)
+    nvlink_domain: Text | None = Field(default=None, max_length=80)
     """Cluster UUID and clique of a multi-node NVLink domain; None on machines that have none."""
     health: Literal["healthy", "suspect", "faulty"] = "healthy"
-    evidence: str = ""
+    evidence: Text = ""
 
 
 class PortReport(Message):
-    device: str = Field(min_length=1, max_length=64)
+    device: Text = Field(min_length=1, max_length=64)
     port: int = Field(ge=1, le=255)
     link_layer: Literal["InfiniBand", "Ethernet"]
     """Ethernet means RoCE: a plain network card is no RDMA port."""
-    state: str = Field(max_length=32)
+    state: Text = Field(max_length=32)
     """As sysfs says: ACTIVE, DOWN, INIT, ARMED."""
-    rate_gbps: float = Field(ge=0)
-    subnet_manager: str | None = None
+    rate_gbps: float = Field(ge=0, le=1_000_000)
+    subnet_manager: Text | None = Field(default=None, max_length=80)
     """Identity of the fabric: the subnet manager's port GUID, or a guess such as "fe80…/lid 1"."""
     guessed: bool = False
-    netdev: str | None = None
+    netdev: Text | None = Field(default=None, max_length=32)
+
+
+FoundLabels = Annotated[
+    dict[
+        Annotated[Text, Field(min_length=1, max_length=253)],
+        Annotated[Text, Field(max_length=63)],
+    ],
+    Field(max_length=64),
+]
 
 
 class Inventory(Message):
-    cpu_cores: int = Field(ge=1)
-    memory_bytes: int = Field(ge=1)
-    gpus: tuple[GpuReport, ...] = ()
-    rdma_ports: tuple[PortReport, ...] = ()
-    labels: dict[str, str] = Field(default_factory=dict)
+    cpu_cores: int = Field(ge=1, le=1_000_000)
+    memory_bytes: int = Field(ge=1, lt=2**56)
+    gpus: tuple[GpuReport, ...] = Field(default=(), max_length=1024)
+    rdma_ports: tuple[PortReport, ...] = Field(default=(), max_length=1024)
+    labels: FoundLabels = Field(default_factory=dict)
     """Labels of a simulated machine; a real agent sends none, administrators set them."""
-    kernel: str = ""
-    runtime_version: str = ""
-    limits: tuple[str, ...] = ()
+    kernel: Text = ""
+    runtime_version: Text = ""
+    limits: tuple[Annotated[Text, Field(max_length=500)], ...] = Field(default=(), max_length=32)
     """What the runtime can't enforce on this machine, a sentence each."""
 
 
@@ -131,9 +148,9 @@ class Desired(Message):
 class Note(Message):
     """A line of a worker's History, such as "Image pulled, 8.1 GiB in 41 s". Idempotent by `number`."""
 
-    number: int = Field(ge=0)
+    number: int = Field(ge=0, lt=1000)
     at: Epoch
-    text: str = Field(max_length=500)
+    text: Text = Field(max_length=500)
 
 
 class Exit(Message):
@@ -146,16 +163,16 @@ class Exit(Message):
         "not_started",  # the command could not be executed; `message` says why
         "lost",  # a start marker without a process and without an exit record
     ]
-    code: int | None = None
-    signal: int | None = None
+    code: int | None = Field(default=None, ge=-(2**31), lt=2**32)
+    signal: int | None = Field(default=None, ge=0, lt=256)
     out_of_memory: bool = False
-    message: str = Field(default="", max_length=500)
+    message: Text = Field(default="", max_length=500)
 
 
 class AssignmentReport(Message):
     id: str
     state: Literal["preparing", "ready", "running", "stopping", "ended"]
-    detail: str = Field(default="", max_length=300)
+    detail: Text = Field(default="", max_length=300)
     """What it is doing inside the state: "pulling image, 5.2 of 8.1 GiB"."""
     ready_at: Epoch | None = None
     started_at: Epoch | None = None
@@ -163,7 +180,7 @@ class AssignmentReport(Message):
     exit: Exit | None = None
     gone: bool = False
     """The whole process tree has ended: only this frees what the assignment holds."""
-    log_size: int = 0
+    log_size: Number = 0
     """Bytes written so far; final once `gone`."""
     notes: tuple[Note, ...] = ()
 
@@ -171,23 +188,23 @@ class AssignmentReport(Message):
 class Observed(Message):
     inventory: Inventory
     assignments: tuple[AssignmentReport, ...] = ()
-    busy_ports: tuple[int, ...] = ()
+    busy_ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = Field(default=(), max_length=1000)
     """TCP ports from 29500 to 29599 in use by something that is not ours."""
 
 
 class SyncRequest(Message):
     protocol: int
-    agent_version: str = Field(max_length=40)
-    boot_id: str = Field(max_length=64)
+    agent_version: Text = Field(max_length=40)
+    boot_id: Text = Field(max_length=64)
     instance: str = Field(max_length=64)
     """New at every start of the agent: two of them alive on one credential are a mistake to be told."""
-    sequence: int = Field(ge=0)
+    sequence: Number
     """Rises with every request of an instance; an older one that arrives late is ignored."""
     sent_at: Epoch
-    applied_revision: int = Field(ge=0)
+    applied_revision: Number
     wait_seconds: float = Field(default=POLL_SECONDS, ge=0, le=60)
     """0 for a report that wants no wait (a second connection beside the long poll)."""
-    address: str = Field(max_length=64)
+    address: Text = Field(max_length=64)
     runtime: Literal["docker", "bubblewrap"]
     simulated: bool = False
     digest: str = Field(max_length=64)
@@ -208,7 +225,7 @@ class JoinRequest(Message):
     token: str = Field(max_length=200)
     name: str = Field(max_length=63)
     runtime: Literal["docker", "bubblewrap"]
-    agent_version: str = Field(max_length=40)
+    agent_version: Text = Field(max_length=40)
 
 
 class JoinAnswer(Message):
@@ -222,13 +239,13 @@ class JoinAnswer(Message):
 
 class LogChunkHeader(Message):
     assignment: str
-    offset: int = Field(ge=0)
+    offset: Number
     size: int = Field(ge=0, le=LOG_CHUNK_BYTES)
     at: Epoch
 
 
 class LogsHeader(Message):
-    chunks: tuple[LogChunkHeader, ...]
+    chunks: tuple[LogChunkHeader, ...] = Field(max_length=LOG_REQUEST_CHUNKS)
     sent_at: Epoch | None = None
     """By the agent's clock: with it the console tells how old each chunk is. Older agents leave it out."""
 

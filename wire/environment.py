@@ -16,7 +16,8 @@ NVLINK_VERDICT: Final = "nvlink_domain"
 ETHERNET_VERDICT: Final = "ethernet"
 RDMA_INTERCONNECTS: Final = frozenset({"rdma", "infiniband"})
 
-DEFAULT_MASTER_PORT: Final = 29500
+RENDEZVOUS_PORTS: Final = range(29500, 29600)
+"""Those that a leader may get: the first that is free on its machine."""
 MAX_PORT: Final = 65535
 SOCKET_INTERFACES: Final = "^lo,docker,virbr,veth,cni,wg"
 

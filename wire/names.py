@@ -26,6 +26,9 @@ ENV_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 # Characters that reorder the text around them: a name may not look like another one.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _LINE_BREAKS = frozenset("\u0085\u2028\u2029")
+_REPLACED = dict.fromkeys(
+    [*{*range(0x20), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")}, *map(ord, _BIDI | _LINE_BREAKS)], "\ufffd"
+)
 
 _DNS_LABEL_RULE = (
     "lower-case letters, digits and `-`, with a letter or a digit at the beginning and at the end"
@@ -47,6 +50,11 @@ def shown(text: str, limit: int = 60) -> str:
 def has_control_characters(text: str) -> bool:
     """True when `text` has control characters, line breaks or marks that change the writing direction."""
     return any(c < " " or "\x7f" <= c < "\xa0" or c in _BIDI or c in _LINE_BREAKS for c in text)
+
+
+def plain_text(text: str) -> str:
+    """`text` with a replacement character for every one that moves the cursor or turns the text around it."""
+    return text.translate(_REPLACED)
 
 
 def check_line(text: str) -> str:

@@ -8,6 +8,8 @@ import re
 from decimal import Decimal
 
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
+MILLI = 1000
+"""Thousandths in one: placement counts cores in them."""
 
 _PREFIXES = "KMGTP"
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,9})?"

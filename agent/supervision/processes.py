@@ -1,5 +1,6 @@
 """Facts about processes and the machine, read from /proc."""
 
+import os
 import time
 
 from agent.supervision.records import read
@@ -28,12 +29,33 @@ def is_exiting(pid: int) -> bool:
         return True
 
 
+def sharers(descriptor: int, number: int) -> list[int]:
+    """The other processes whose descriptor `number` is the same file as our `descriptor`."""
+    ours, found = os.fstat(descriptor), []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - no pathlib here, see the package
+        try:
+            theirs = os.stat(f"/proc/{name}/fd/{number}")  # noqa: PTH116
+        except OSError:  # no process, another user's, or gone
+            continue
+        if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino) and name.isdecimal():
+            found.append(int(name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
 def command_line(pid: int) -> bytes:
     """NUL-separated; empty for a process that is ending or gone."""
     try:
         return read(f"/proc/{pid}/cmdline")
     except OSError:
         return b""
+
+
+def executable(pid: int) -> str:
+    """Path of the program that the process runs; empty for one that is ending or gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 - no pathlib here, see the package
+    except OSError:
+        return ""
 
 
 def ends_by_default(pid: int, signum: int) -> bool:

@@ -14,7 +14,7 @@ import _socket
 import fcntl
 import os
 
-from agent.supervision.processes import process_started
+from agent.supervision.processes import process_started, sharers
 from agent.supervision.records import read
 
 STATUS_FD, GATE_FD, ARGS_FD, READY_FD, FIRST_FILE_FD = 10, 11, 12, 13, 20
@@ -40,7 +40,8 @@ class SandboxProcess:
         self.status, status_theirs = os.pipe()
         self.output, output_theirs = os.pipe()
         fcntl.fcntl(self.output, _F_SETPIPE_SZ, PIPE_BYTES)
-        os.set_blocking(self.output, False)
+        for descriptor in (self.status, self.output):
+            os.set_blocking(descriptor, False)
         theirs = {STATUS_FD: status_theirs, ARGS_FD: os.open("sandbox.args", os.O_RDONLY)}
         for number in range(int(settings["files"])):
             theirs[FIRST_FILE_FD + number] = os.open(f"files/{number}", os.O_RDONLY)
@@ -62,8 +63,11 @@ class SandboxProcess:
         self._ready.close()
 
     def status_read(self) -> bool:
-        """Take in what the status pipe has. False at its end."""
-        data = os.read(self.status, 4096)
+        """Take in what the status pipe has. False when that was nothing."""
+        try:
+            data = os.read(self.status, 4096)
+        except BlockingIOError:
+            return False
         *lines, self._status_text = (self._status_text + data).split(b"\n")
         for line in lines:
             child, code = _number(line, b'"child-pid":'), _number(line, b'"exit-code":')
@@ -80,6 +84,12 @@ class SandboxProcess:
         except OSError:  # gone already; bubblewrap says why
             return
         self.child = child
+
+    def orphan_find(self) -> bool:
+        """Whether bubblewrap, now gone, has left a process 1 of which it had not told: it has our gate open."""
+        for pid in sharers(self.gate, GATE_FD):
+            self._child_found(pid)
+        return bool(self.child)
 
     def release(self) -> None:
         os.write(self.gate, b"x")

@@ -12,7 +12,14 @@ import select
 import time
 
 from agent.supervision.output import Log, Pokes
-from agent.supervision.processes import boottime, command_line, ends_by_default, is_exiting, kills_for_memory
+from agent.supervision.processes import (
+    boottime,
+    command_line,
+    ends_by_default,
+    executable,
+    is_exiting,
+    kills_for_memory,
+)
 from agent.supervision.records import (
     Record,
     Value,
@@ -121,6 +128,12 @@ class Supervisor:
     def _on_bubblewrap_end(self) -> None:
         self._unwatch(self._sandbox.fd)
         self._wait_status = os.waitpid(self._sandbox.pid, 0)[1]
+        self._on_status()
+        if not self._sandbox.child and self._sandbox.orphan_find():
+            self._poll.register(self._sandbox.child_fd, select.POLLIN)
+        if self._sandbox.child and not self._child_gone:
+            # Killed early on, it leaves a process 1 that waits for it, without its own death being noticed.
+            self._sandbox.signal(_SIGKILL)
 
     def _on_child_end(self) -> None:
         self._unwatch(self._sandbox.child_fd)
@@ -179,6 +192,7 @@ class Supervisor:
             os.close(self._held_port)
         self._memory_kills = kills_for_memory()
         self._waiting_line = command_line(self._sandbox.child)
+        self._waiting_program = executable(self._sandbox.child)
         self._sandbox.release()
         self._phase = "starting"
         self._state["started_at"] = time.time()
@@ -186,8 +200,12 @@ class Supervisor:
             self._time_limit_due = boottime() + float(self._settings["time_limit"])
 
     def _watch_execution(self) -> None:
-        """The child's command line changes with a successful exec; a failed one ends bubblewrap."""
-        if command_line(self._sandbox.child) not in (b"", self._waiting_line):
+        """A successful exec changes the child's command line, a failed one ends bubblewrap.
+
+        A program can make its command line look like any other, but not its executable.
+        """
+        line, program = command_line(self._sandbox.child), executable(self._sandbox.child)
+        if line not in (b"", self._waiting_line) or program not in ("", self._waiting_program):
             self._has_run()
             self._enter("running")
             self._obey()  # a stop that came in between

@@ -41,7 +41,8 @@ def login(
         or page_workspace
         or _ask("Workspace (organization/workspace)", "--workspace", saved.workspace)
     )
-    secret = sys.stdin.readline() if token == "-" else token or _ask("API token", "--token", hidden=True)  # noqa: S105
+    piped = token == "-"  # noqa: S105 - the sign for standard input
+    secret = sys.stdin.readline() if piped else token or _ask("API token", "--token", hidden=True)
     target = config.Target(root, config.read_token(secret), chosen)
     with Client(target) as client:
         next(client.runs(limit=1), None)

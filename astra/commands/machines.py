@@ -1,5 +1,6 @@
 """Machines: looking at them, and what owners and operators do with them."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -122,14 +123,15 @@ def _label(text: str) -> tuple[str, str | None]:
 
 
 def register(app: typer.Typer) -> None:
-    app.command(
+    command = partial(app.command, hidden=True)  # not listed while the API has no machines
+    command(
         epilog=examples("astra astraeus machines", "astra astraeus machines -o json | jq '.items[].status'")
     )(machines)
-    app.command(epilog=examples("astra astraeus machine gpu-01"))(machine)
-    app.command(epilog=examples('astra astraeus cordon gpu-04 --reason "changing a cable"'))(cordon)
-    app.command(epilog=examples("astra astraeus uncordon gpu-04"))(uncordon)
-    app.command(epilog=examples("astra astraeus drain gpu-04 --within 30m"))(drain)
-    app.command(
+    command(epilog=examples("astra astraeus machine gpu-01"))(machine)
+    command(epilog=examples('astra astraeus cordon gpu-04 --reason "changing a cable"'))(cordon)
+    command(epilog=examples("astra astraeus uncordon gpu-04"))(uncordon)
+    command(epilog=examples("astra astraeus drain gpu-04 --within 30m"))(drain)
+    command(
         epilog=examples(
             "astra astraeus label gpu-04 topology.astraeus.io/rack=r7",
             "astra astraeus label gpu-04 topology.astraeus.io/rack- --dry-run",

@@ -16,7 +16,9 @@ Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="Print all workers' logs until the end; exits as --wait.")
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say where it would be placed, or why not; start nothing.")
+    bool,
+    # Not listed while the API does not take it.
+    typer.Option("--dry-run", hidden=True, help="Say where it would be placed, or why not; start nothing."),
 ]
 
 
@@ -163,6 +165,8 @@ def _progress(run: Any) -> str:
     from astra.output import run_row
 
     name, _, state, reason = run_row(run)
+    if reason.startswith(state):  # "Failed: ddp-0 on gpu-01: code 3"
+        return f"{name} {reason}"
     return f"{name} {state}: {reason}" if reason else f"{name} {state}"
 
 

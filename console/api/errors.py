@@ -9,5 +9,5 @@ from common.problem import problem_response
 @csrf_exempt
 def unknown_address(request: HttpRequest) -> JsonResponse:
     return problem_response(
-        404, "No such address", f"The API has no {request.path}. /api/docs lists what it has.", errors=[]
+        404, "No such address", f"The API has no {request.path}. /api/schema lists what it has.", errors=[]
     )

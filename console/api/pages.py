@@ -5,7 +5,8 @@ from typing import TypeVar
 from django.db.models import Model, QuerySet
 from rest_framework.request import Request
 
-from common.errors import FieldError, Invalid
+from common.errors import BadRequest, FieldError
+from console.numbers import number_read
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
@@ -27,9 +28,8 @@ def _number(request: Request, name: str, default: int, most: int) -> int:
     value = request.query_params.get(name)
     if value is None:
         return default
-    if value.isascii() and value.isdigit() and 1 <= int(value) <= most:
-        return int(value)
+    number = number_read(value, most)
+    if number:
+        return number
     message = f"`{name}` must be a number from 1 to {most}."
-    error = Invalid("bad_parameter", message, errors=(FieldError(name, "bad_parameter", message),))
-    error.status = 400
-    raise error
+    raise BadRequest("bad_parameter", message, errors=(FieldError(name, "bad_parameter", message),))

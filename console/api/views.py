@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from common.errors import FieldError, Invalid, NotFound
+from common.errors import BadRequest, FieldError, NotFound, TooLarge
 from console.api import schema
 from console.api.pages import page_of
 from runs import services
@@ -17,6 +17,7 @@ from runs.explanations import explanation_of
 from runs.models import Run, RunEvent, Worker
 from runs.presentation import (
     events_present,
+    run_get,
     run_present,
     runs_for_display,
     worker_present,
@@ -26,8 +27,8 @@ from tenancy.access import workspace_for
 from tenancy.authentication import actor_of
 from tenancy.models import Workspace
 from tenancy.roles import Permission
+from wire.spec.tree import MAX_DOCUMENT_BYTES
 
-MAX_BODY_BYTES = 2 * 1024 * 1024
 NUL = "\x00"
 """PostgreSQL keeps none in a text, so nothing here is called so."""
 RUN_FILTERS = ("state", "label", "q", "cluster", "limit", "cursor")
@@ -44,10 +45,7 @@ class WorkspaceView(APIView):
     def run(self, request: Request, need: Permission) -> Run:
         """The run that the address names, with all that is shown of it."""
         workspace = self.workspace(request, need)
-        run = runs_for_display(Run.objects.of(workspace)).filter(name=self.kwargs["run"]).first()
-        if run is None:
-            raise NotFound(f"There is no run `{self.kwargs['run'][:63]}` in {workspace.slug}.")
-        return run
+        return run_get(workspace=workspace, name=self.kwargs["run"])
 
 
 def _only(request: Request, allowed: Iterable[str]) -> None:
@@ -60,17 +58,11 @@ def _only(request: Request, allowed: Iterable[str]) -> None:
             FieldError(name, "unknown_parameter", f"`{name}` is not a parameter here; {takes}.")
             for name in unknown
         )
-        raise _bad_request("unknown_parameter", errors)
+        raise BadRequest("unknown_parameter", errors[0].message, errors=errors)
     for name, values in request.query_params.lists():
         if any(NUL in value for value in values):
             message = f"`{name}` has a NUL character."
-            raise _bad_request("bad_parameter", (FieldError(name, "bad_parameter", message),))
-
-
-def _bad_request(code: str, errors: tuple[FieldError, ...]) -> Invalid:
-    error = Invalid(code, errors[0].message, errors=errors)
-    error.status = 400
-    return error
+            raise BadRequest("bad_parameter", message, errors=(FieldError(name, "bad_parameter", message),))
 
 
 def _body(request: Request) -> bytes:
@@ -86,10 +78,8 @@ def _body(request: Request) -> bytes:
 
 
 def _not_too_large(length: int) -> None:
-    if length > MAX_BODY_BYTES:
-        error = Invalid("too_large", "The document is over 2 MiB. Put large files on a drive.")
-        error.status = 413
-        raise error
+    if length > MAX_DOCUMENT_BYTES:
+        raise TooLarge("too_large", "The document is over 2 MiB. Put large files on a drive.")
 
 
 class Runs(WorkspaceView):

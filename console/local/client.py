@@ -46,7 +46,8 @@ class Access:
         report.fact("or as", f"{self.user} with the password {self.password}")
         report.fact("curl", f"export API={self.api} ASTRAEUS_TOKEN={self.token}")
         workspace = f"{self.organization}/{self.workspace}"
-        report.fact("astra", f"export ASTRAEUS_SERVER={self.url} ASTRAEUS_WORKSPACE={workspace}")
+        astra = f"ASTRAEUS_SERVER={self.url} ASTRAEUS_WORKSPACE={workspace} ASTRAEUS_TOKEN={self.token}"
+        report.fact("astra", f"export {astra}")
 
 
 @dataclass(frozen=True)

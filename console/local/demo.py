@@ -26,6 +26,7 @@ from console.local.services import Services, local_services
 from console.local.stack import Stack
 
 MACHINES = ("gpu-01", "gpu-02")
+RUN = "demo"
 IMAGE = ROOT / "worker_image"
 PORT = 8000
 
@@ -122,8 +123,12 @@ def _forget_agents_of_other_data(console: Stack, services: Services) -> None:
 
 
 def document() -> dict[str, Any]:
-    """worker_image/run.demo.json with the script attached, as the reference's jq line does it."""
+    """worker_image/run.demo.json with the script attached, as the reference's jq line does it.
+
+    Under a name of the demo's own: the document's own is left to whoever tries it beside the demo.
+    """
     found: dict[str, Any] = json.loads((IMAGE / "run.demo.json").read_text(encoding="utf-8"))
+    found["metadata"]["name"] = RUN
     script = (IMAGE / "train_ddp.py").read_text(encoding="utf-8")
     found["spec"]["task_template"]["configs"] = [{"mounts": ["/app/train_ddp.py"], "value": script}]
     return found

@@ -34,7 +34,7 @@ from console.local.services import Services
 _READY_SECONDS = 90.0  # generous: on a busy 2-core machine the imports alone take a while
 _CELERY = ("-m", "celery", "-A", "console")
 _QUEUES = {"place": "place", "react": "react,bulk"}
-"""Worker to its queues. `place` has a process of its own, which holds the placement's snapshot."""
+"""Worker to its queues (console/celery.py says what for)."""
 
 # What an agent must not be handed: on a real machine none of it exists.
 _NOT_FOR_AGENTS = ("DATABASE_URL", "REDIS_URL", "ASTRAEUS_SECRET_KEY")
@@ -150,7 +150,8 @@ class Stack:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         options = ["--server", self.base_url, "--token", token, "--name", name, "--state-dir", str(state)]
         options += ["--runtime", "bubblewrap", "--simulate", str(inventory), "--address", "127.0.0.1"]
-        options += ["--hide", str(self.instance.directory)]  # the console's secrets, the other agents' state
+        # The console's secrets, the other agents' state; and those of the other set-ups of this clone.
+        options += ["--hide", str(self.instance.directory.parent)]
         result = subprocess.run(
             [sys.executable, "-m", "agent", "join", *options],
             cwd=ROOT,
@@ -196,6 +197,7 @@ class Stack:
             "ASTRAEUS_SECRET_KEY": self.instance.secret("django"),
             "ASTRAEUS_PUBLIC_URL": self.base_url,
             "ASTRAEUS_ALLOWED_HOSTS": "127.0.0.1,localhost",
+            "ASTRAEUS_DEMO_LOGIN": "1",  # the sign-in links that are printed; nobody else reaches 127.0.0.1
             "ASTRAEUS_HASHED_STATIC": "0",  # served from their sources: nothing to collect first
             "ASTRAEUS_STATIC_ROOT": str(self.instance.directory / "static"),
             "PYTHONUNBUFFERED": "1",

@@ -118,5 +118,8 @@ def server_error(request: HttpRequest) -> HttpResponse:
     reference = f"{secrets.token_hex(2)}-{secrets.token_hex(2)}"
     # Called by Django while it handles the exception, which no handler of ours surrounds.
     log.error("reference %s: %s %s failed", reference, request.method, request.path, exc_info=sys.exc_info())
+    if is_api(request):
+        detail = f"This failed on our side; nothing was changed. Its reference in the log is {reference}."
+        return problem_response(500, "Failed on our side", detail, reference=reference, errors=[])
     context = {"reference": reference, "theme": theme_of(request)}
     return HttpResponse(render_to_string("500.html", context), status=500)

@@ -45,7 +45,7 @@ class Explanation:
     causes: list[Cause]
 
 
-def explanation_of(run: Run) -> Explanation | None:
+def explanation_table(run: Run) -> Explanation | None:
     """None while no pass has refused the run, or once it is placed."""
     data = run.explanation
     if run.state != RunState.PENDING or not data:

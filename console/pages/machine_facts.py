@@ -11,8 +11,8 @@ from django.urls import reverse
 
 from common.errors import NotFound
 from console.pages.scope import Scope
-from console.pages.words import TIMES, gpu_counts, plural, ranges
-from machines.models import Gpu, Machine, MachineLabel, RdmaPort
+from console.pages.words import TIMES, gpu_counts, gpus_words
+from machines.models import Gpu, Machine, MachineLabel
 from machines.states import (
     FABRIC_LABEL,
     NVLINK_DOMAIN_LABEL,
@@ -22,6 +22,8 @@ from machines.states import (
     LinkLayer,
     MachineState,
 )
+from placement.phrases import plural
+from runs.explanations import HELD_BY_OTHERS
 from runs.models import Allocation, Assignment
 
 PLACES = {"fabric": FABRIC_LABEL, "rack": RACK_LABEL, "nvlink-domain": NVLINK_DOMAIN_LABEL}
@@ -219,7 +221,7 @@ def _may_see(assignment: Assignment, scope: Scope) -> bool:
 
 def _holder(assignment: Assignment, scope: Scope) -> Holder:
     if not _may_see(assignment, scope):
-        return Holder("another workspace", "")
+        return Holder(HELD_BY_OTHERS, "")
     return Holder(assignment.worker.name, _worker_address(assignment))
 
 
@@ -248,7 +250,7 @@ def workers_here(machine: Machine, scope: Scope) -> list[WorkerHere]:
             address=_worker_address(each),
             state=each.state,
             since=each.placed_at,
-            gpus=ranges(allocation.gpu.index for allocation in each.allocations.all() if allocation.gpu),
+            gpus=gpus_words([held.gpu.index for held in each.allocations.all() if held.gpu]),
         )
         for each in held
         if _may_see(each, scope)
@@ -271,7 +273,3 @@ def state_words(machine: Machine) -> tuple[str, datetime | None, str]:
             return "until an owner decides; since", machine.quarantined_at, ""
         case _:
             return "takes work", None, ""
-
-
-def ports_of(machine: Machine) -> list[RdmaPort]:
-    return list(machine.rdma_ports.all())

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from common.errors import NotFound
 from common.secrets import secret_digest
+from console.numbers import number_read
 from console.pages.errors import is_fragment, page
 from console.pages.machine_facts import (
     gpus_present,
@@ -84,15 +85,14 @@ def _pool(pools: list[Pool], slug: str) -> Pool:
 def _command(scope: Scope, pool: Pool) -> dict[str, object]:
     secret = join_token_create(pool=pool, by=scope.actor.name)
     token = JoinToken.objects.get(digest=secret_digest(secret.value))
-    command = f"astraeus-agent join --server {settings.PUBLIC_URL} --token {secret.value}"
+    command = f"astraeus-agent join --server {settings.PUBLIC_URL} --token {secret.value} --run"
     return {"command": command, "token": token, "pool": pool.slug, "machine": None}
 
 
 def _joined(scope: Scope, token_id: str) -> dict[str, object]:
     """What has become of a token: its machine, once it has one and has reported what it has."""
-    if not (token_id.isascii() and token_id.isdigit()):
-        raise NotFound
-    token = JoinToken.objects.filter(pool__cluster=scope.cluster, id=int(token_id)).first()
+    number = number_read(token_id) or 0  # which no token has
+    token = JoinToken.objects.filter(pool__cluster=scope.cluster, id=number).first()
     if token is None:
         raise NotFound
     if token.machine_id is None:

@@ -46,7 +46,7 @@ def _context(scope: Scope, machine: Machine) -> dict[str, Any]:
         "held": held,
         "counts": gpu_counts(facts.gpus_present(machine), held),
         "models": facts.models_words(facts.gpus_present(machine)),
-        "ports": facts.ports_of(machine),
+        "ports": list(machine.rdma_ports.all()),
         "places": list(facts.places_of(machine).values()),
         "labels": facts.labels_other(machine),
         "workers": facts.workers_here(machine, scope),

@@ -9,6 +9,7 @@ from django.http.request import QueryDict
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from console.numbers import LARGEST, number_read
 from console.pages.errors import is_fragment, page
 from console.pages.scope import workspace_scope
 from placement import words
@@ -18,7 +19,6 @@ from runs.states import RunState
 from tenancy.models import Workspace
 
 PAGE_SIZE = 50
-LARGEST_ID = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +64,37 @@ class RunPage:
 @require_safe
 def run_list(request: HttpRequest, organization: str, workspace: str) -> HttpResponse:
     scope = workspace_scope(request, organization, workspace)
-    assert scope.workspace is not None  # noqa: S101 - for mypy: workspace_scope sets it
     filters = filters_read(request.GET)
-    runs = runs_filtered(Run.objects.of(scope.workspace), filters)
+    runs = runs_filtered(Run.objects.of(scope.here), filters)
     if is_fragment(request):
-        context = _live(request, scope.workspace, runs)
+        context = _live(request, scope.here, runs)
         return render(request, "runs/list.html#live", {**context, "scope": scope})
-    everything = Run.objects.of(scope.workspace)
+    everything = Run.objects.of(scope.here)
     context = {
         "scope": scope,
         "section": "runs",
         "filters": filters,
         "states": list(RunState),
-        "owners": sorted(filter(None, everything.values_list("created_by__username", flat=True).distinct())),
+        "owners": owners(everything),
         "queued": everything.waiting().count(),
         "page": runs_page(runs, request.GET),
-        "any_runs": filters.any() or None,
     }
     return render(request, "runs/list.html", context)
 
 
+def owners(runs: QuerySet[Run]) -> list[str]:
+    """User names, each once."""
+    # Without the order of runs, which would be part of what is distinct.
+    names = runs.order_by().values_list("created_by__username", flat=True).distinct()
+    return sorted(filter(None, names))
+
+
 def _live(request: HttpRequest, workspace: Workspace, runs: QuerySet[Run]) -> dict[str, Any]:
     """The rows that the page shows, as they are now, and how many have come since."""
-    ids = [int(each) for each in request.GET.get("shown", "").split(",") if _is_id(each)][:PAGE_SIZE]
-    newest = request.GET.get("newest", "0")
-    fresh = runs.filter(id__gt=int(newest)).count() if _is_id(newest) else 0
+    shown = map(number_read, request.GET.get("shown", "").split(","))
+    ids = [number for number in shown if number is not None][:PAGE_SIZE]
+    newest = number_read(request.GET.get("newest", "0"))
+    fresh = 0 if newest is None else runs.filter(id__gt=newest).count()
     address = request.GET.copy()
     for name in ("shown", "newest"):
         address.pop(name, None)
@@ -125,25 +131,21 @@ def runs_filtered(runs: QuerySet[Run], filters: Filters) -> QuerySet[Run]:
 
 def runs_page(runs: QuerySet[Run], params: QueryDict) -> RunPage:
     """Newest first. `before` and `after` are ids: pages stay where they are while runs come and go."""
-    before, after = params.get("before", ""), params.get("after", "")
-    if _is_id(after):
-        found = list(_for_rows(runs.filter(id__gt=int(after))).order_by("id")[: PAGE_SIZE + 1])
+    before, after = number_read(params.get("before", "")), number_read(params.get("after", ""))
+    if after is not None:
+        found = list(_for_rows(runs.filter(id__gt=after)).order_by("id")[: PAGE_SIZE + 1])
         more_newer, more_older = len(found) > PAGE_SIZE, True
         found = found[:PAGE_SIZE][::-1]
     else:
-        older_than = int(before) if _is_id(before) else LARGEST_ID
+        older_than = LARGEST if before is None else before
         found = list(_for_rows(runs.filter(id__lt=older_than)).order_by("-id")[: PAGE_SIZE + 1])
-        more_newer, more_older = _is_id(before), len(found) > PAGE_SIZE
+        more_newer, more_older = before is not None, len(found) > PAGE_SIZE
         found = found[:PAGE_SIZE]
     return RunPage(
         rows=[_row(run) for run in found],
         newer=found[0].id if found and more_newer else None,
         older=found[-1].id if found and more_older else None,
     )
-
-
-def _is_id(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) < LARGEST_ID
 
 
 def _for_rows(runs: QuerySet[Run]) -> QuerySet[Run]:

@@ -12,8 +12,7 @@ from console.pages.run_page import run_address
 from console.pages.scope import Scope, workspace_scope
 from runs import services
 from tenancy.roles import Permission
-
-LARGEST_FILE = 2 * 1024 * 1024
+from wire.spec.tree import MAX_DOCUMENT_BYTES
 
 
 @page
@@ -26,16 +25,15 @@ def run_new(request: HttpRequest, organization: str, workspace: str) -> HttpResp
     uploaded = request.FILES.get("file")
     if uploaded is not None:
         # One byte more than allowed: the document's own check then says that it is too large.
-        text = uploaded.read(LARGEST_FILE + 1).decode("utf-8-sig", errors="replace")
+        text = uploaded.read(MAX_DOCUMENT_BYTES + 1).decode("utf-8-sig", errors="replace")
     if "load" in request.POST:
         return _form(request, scope, text)
     return _submit(request, scope, text.replace("\r\n", "\n"))
 
 
 def _submit(request: HttpRequest, scope: Scope, text: str) -> HttpResponse:
-    assert scope.workspace is not None  # noqa: S101 - for mypy: workspace_scope sets it
     try:
-        run, _ = services.run_submit(workspace=scope.workspace, actor=scope.actor, text=text)
+        run, _ = services.run_submit(workspace=scope.here, actor=scope.actor, text=text)
     except (Invalid, Conflict) as error:
         return _form(request, scope, text, error)
     messages.success(request, f"{run.name} is in the queue.", extra_tags="submitted")

@@ -9,16 +9,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from console.pages.errors import is_fragment, page
-from console.pages.explanation import explanation_key, explanation_of
+from console.pages.explanation import explanation_key, explanation_table
 from console.pages.log_text import Line, log_lines
 from console.pages.scope import Scope, workspace_scope
 from console.pages.selectors import RunView, run_view
-from console.pages.words import plural, request_words
+from console.pages.words import request_words
+from placement.phrases import plural
 from runs import services
 from runs.logs import log_pieces, log_tail_offset
 from runs.models import Assignment, Run
 from runs.states import RUN_ENDED, RunState
-from tenancy.models import Workspace
 from tenancy.roles import Permission
 from wire.spec import validate_document
 
@@ -29,13 +29,13 @@ LOG_LINES = 20
 @require_safe
 def run_page(request: HttpRequest, organization: str, workspace: str, cluster: str, run: str) -> HttpResponse:
     scope = workspace_scope(request, organization, workspace)
-    view = run_view(_workspace(scope), cluster, run)
+    view = run_view(scope.here, cluster, run)
     context = {
         "scope": scope,
         "section": "runs",
         "view": view,
         "run": view.run,
-        "explanation": explanation_of(view.run),
+        "explanation": explanation_table(view.run),
         "explanation_key": explanation_key(view.run),
     }
     if is_fragment(request):
@@ -59,7 +59,7 @@ def log_tail(assignment: Assignment, lines: int) -> list[Line]:
 
 def log_address(scope: Scope, worker: str) -> str:
     """Of the log as a stream (console/streams/logs.py)."""
-    return f"/api/v1/o/{scope.organization.slug}/w/{_workspace(scope).slug}/workers/{worker}/logs"
+    return f"/api/v1/o/{scope.organization.slug}/w/{scope.here.slug}/workers/{worker}/logs"
 
 
 def run_address(run: Run) -> str:
@@ -158,7 +158,7 @@ def _to_change(
     request: HttpRequest, organization: str, workspace: str, cluster: str, run: str
 ) -> tuple[Scope, RunView]:
     scope = workspace_scope(request, organization, workspace, Permission.WRITE_RUNS)
-    return scope, run_view(_workspace(scope), cluster, run)
+    return scope, run_view(scope.here, cluster, run)
 
 
 def stop_words(view: RunView) -> str:
@@ -172,8 +172,3 @@ def stop_words(view: RunView) -> str:
     gpus = sum(len(row.assignment.launch.get("gpu_uuids", [])) for row in view.workers if row.assignment)
     free = f" {plural(gpus, 'GPU')} become{'s' if gpus == 1 else ''} free." if gpus else ""
     return f"{who} {template.stop_signal} and {template.stop_grace_seconds} s, then SIGKILL.{free}"
-
-
-def _workspace(scope: Scope) -> Workspace:
-    assert scope.workspace is not None  # noqa: S101 - for mypy: workspace_scope sets it
-    return scope.workspace

@@ -23,7 +23,7 @@ SESSION_KEY = "workspace"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A workspace's page."""
+    """A workspace's or a cluster's page."""
 
     actor: Actor
     organization: Organization
@@ -33,6 +33,12 @@ class Scope:
     """Those whose runs the person may read."""
     grants: frozenset[Permission]
     cluster: Cluster | None = None
+
+    @property
+    def here(self) -> Workspace:
+        """The workspace of a workspace's page, where there always is one."""
+        assert self.workspace is not None  # noqa: S101 - for mypy: workspace_scope sets it
+        return self.workspace
 
     @property
     def may_write(self) -> bool:

@@ -6,13 +6,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from common.errors import NotFound
 from console.pages.words import gpus_words
 from placement import words
 from runs.models import Allocation, Assignment, Run, RunAttempt, Worker
-from runs.presentation import assignment_shown, run_reason, runs_for_display, worker_reason
+from runs.presentation import (
+    assignment_shown,
+    attempt_shown,
+    run_get,
+    run_reason,
+    worker_reason,
+    workers_ranked,
+)
 from runs.reasons import word
-from runs.states import RUN_ENDED, RunState
+from runs.states import RUN_ENDED, RunState, Wanted
 from tenancy.models import Workspace
 
 
@@ -66,8 +72,26 @@ class RunView:
         return self.run.state == RunState.PENDING
 
     @property
+    def may_stop(self) -> bool:
+        """Whether a stop would do anything. Who may do it is the scope's matter; so below."""
+        return self.run.wanted == Wanted.RUN and not self.ended
+
+    @property
+    def may_restart(self) -> bool:
+        busy = self.waits or self.run.state == RunState.STOPPING
+        return not busy and self.run.wanted != Wanted.DELETE
+
+    @property
+    def may_delete(self) -> bool:
+        return self.run.wanted != Wanted.DELETE
+
+    @property
     def first(self) -> WorkerRow | None:
-        return self.workers[0] if self.workers else None
+        """The worker whose log the page shows: the one that failed first, else rank 0."""
+        reason = self.run.reason.get("cause", self.run.reason)
+        failed = reason.get("worker") if self.run.state == RunState.FAILED else None
+        named = (row for row in self.workers if row.worker.name == failed)
+        return next(named, self.workers[0] if self.workers else None)
 
 
 EVENTS_SHOWN = 200
@@ -75,17 +99,13 @@ EVENTS_SHOWN = 200
 
 def run_view(workspace: Workspace, cluster: str, name: str) -> RunView:
     """Raises NotFound."""
-    found = runs_for_display(Run.objects.of(workspace)).filter(name=name, cluster__slug=cluster).first()
-    if found is None:
-        raise NotFound
-    return run_compose(found)
+    return run_compose(run_get(workspace=workspace, name=name, cluster=cluster))
 
 
 def run_compose(run: Run) -> RunView:
     """`run` as loaded by `runs_for_display`."""
-    ranked: list[Worker] = getattr(run, "ranked", [])
-    attempt = next(iter(getattr(run, "newest_attempts", ())), None)
-    placed = attempt if run.state != RunState.PENDING else None
+    ranked = workers_ranked(run)
+    placed = attempt_shown(run)
     shown = {worker.id: assignment_shown(worker, run) for worker in ranked}
     gpus = gpu_indices([each for each in shown.values() if each])
     return RunView(

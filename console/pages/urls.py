@@ -2,6 +2,7 @@
 
 from allauth.account import views as account
 from django.urls import path
+from django.views.generic import RedirectView
 
 from console.pages import machine_list, machine_page, run_list, run_new, run_page, signin, worker_page
 
@@ -19,6 +20,7 @@ urlpatterns = [
     path("demo-login/<str:token>", signin.demo_login, name="demo_login"),
     path("theme", signin.theme_set, name="theme"),
     # Runs and workers.
+    path(WORKSPACE, RedirectView.as_view(pattern_name="runs"), name="workspace"),
     path(f"{WORKSPACE}/jobs", run_list.run_list, name="runs"),
     path(f"{WORKSPACE}/jobs/new", run_new.run_new, name="run_new"),
     path(RUN, run_page.run_page, name="run"),

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from machines.models import Gpu
 from machines.states import Health
+from placement.phrases import plural
 from wire.gpu_models import short_model
 from wire.quantities import format_size
 from wire.spec import Group, RequestedResources, RunDocument
@@ -17,10 +18,6 @@ INTERCONNECTS = {
     "nvlink": "NVLink",
 }
 WITHIN = {"nvlink_domain": "one NVLink domain", "rack": "one rack", "fabric": "one fabric"}
-
-
-def plural(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -9,14 +9,14 @@ from django.views.decorators.http import require_safe
 
 from common.errors import NotFound
 from console.pages.errors import is_fragment, page
-from console.pages.explanation import explanation_key, explanation_of
+from console.pages.explanation import explanation_key, explanation_table
 from console.pages.run_page import log_address, log_tail, run_address
 from console.pages.scope import Scope, workspace_scope
 from console.pages.selectors import EVENTS_SHOWN, events_rows, gpu_indices
 from console.pages.words import gpus_words
 from placement import words
 from runs.models import Assignment, Run, Worker
-from runs.presentation import runs_for_display, worker_reason
+from runs.presentation import runs_for_display, worker_reason, workers_ranked
 from runs.states import WORKER_ENDED, RunState
 from wire.spec import RunDocument, validate_document
 
@@ -52,7 +52,7 @@ def worker_page(request: HttpRequest, organization: str, workspace: str, worker:
         "attempt": shown.attempt.number if shown and "attempt" in request.GET else None,
         "ended": shown is not None and shown.state in WORKER_ENDED,
         "waits": run.state == RunState.PENDING,
-        "explanation": explanation_of(run),
+        "explanation": explanation_table(run),
         "explanation_key": explanation_key(run),
         "neighbours": _neighbours(run, found),
         "gpus": gpus_words(gpu_indices([shown])[str(shown.id)]) if shown else "",
@@ -83,7 +83,7 @@ def _shown(newest_first: list[Assignment], attempt: str) -> Assignment | None:
 
 
 def _neighbours(run: Run, worker: Worker) -> dict[str, Any]:
-    ranked: list[Worker] = getattr(run, "ranked", [])
+    ranked = workers_ranked(run)
     by_rank = {each.rank: each for each in ranked}
     return {"before": by_rank.get(worker.rank - 1), "after": by_rank.get(worker.rank + 1), "all": len(ranked)}
 

@@ -123,7 +123,8 @@ async def _sync(scope: http.Scope, receive: http.Receive, send: http.Send) -> No
         await _seen(machine_id)
         answer = await _receive(machine_id, request, key)
         if answer is None:
-            await http.wait(event, max(0.0, request.wait_seconds - random.uniform(0, ANSWER_EARLY_SECONDS)))  # noqa: S311
+            early = random.uniform(0, ANSWER_EARLY_SECONDS)  # noqa: S311 - no secret
+            await http.wait(event, max(0.0, request.wait_seconds - early))
             await _seen(machine_id)
             answer = await in_thread(_answer, machine_id, request.applied_revision)
     await http.answer(send, 200, answer.model_dump_json(exclude_defaults=True).encode())
@@ -131,7 +132,9 @@ async def _sync(scope: http.Scope, receive: http.Receive, send: http.Send) -> No
 
 async def _seen(machine_id: int) -> None:
     try:
-        await hub.redis.set(services.seen_key(machine_id), f"{time.time():.3f}", ex=3600)
+        await hub.redis.set(
+            services.seen_key(machine_id), f"{time.time():.3f}", ex=services.SEEN_KEPT_SECONDS
+        )
     except (RedisError, OSError):
         log.debug("redis is away: machine %s was heard all the same", machine_id)
 

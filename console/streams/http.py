@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -53,10 +53,31 @@ async def body(receive: Receive, limit: int) -> bytes:
             raise ConnectionResetError("the client went away")
         size += len(message.get("body", b""))
         if size > limit:
-            raise HttpError(413, "Too large", f"The request is over {limit} bytes.")
+            raise too_large(limit)
         parts.append(message.get("body", b""))
         if not message.get("more_body"):
             return b"".join(parts)
+
+
+class Limited:
+    """`receive` for an application that takes bodies of any size: beyond `limit` bytes the client seems to go away,
+    and `exceeded` says why."""
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive, self._limit, self._size = receive, limit, 0
+
+    @property
+    def exceeded(self) -> bool:
+        return self._size > self._limit
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        message = {} if self.exceeded else await self._receive()
+        self._size += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if self.exceeded else message
+
+
+def too_large(limit: int) -> HttpError:
+    return HttpError(413, "Too large", f"The request is over {limit} bytes.")
 
 
 async def answer(
@@ -86,6 +107,19 @@ async def gone(receive: Receive) -> None:
     """Returns when the client has gone away."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def until_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Does `work` to its end, or until the client has gone away. Raises what `work` raises."""
+    left = asyncio.ensure_future(gone(receive))
+    working = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({left, working}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        for task in (left, working):
+            task.cancel()
 
 
 async def wait(event: asyncio.Event, seconds: float) -> bool:

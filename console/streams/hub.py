@@ -111,9 +111,10 @@ class Hub:
                 event.set()
 
     def _wake_all_with_jitter(self) -> None:
+        loop = asyncio.get_running_loop()
         for events in list(self._waiting.values()):
             for event in list(events):
-                asyncio.get_running_loop().call_later(random.uniform(0, JITTER_SECONDS), event.set)  # noqa: S311
+                loop.call_later(random.uniform(0, JITTER_SECONDS), event.set)  # noqa: S311 - no secret
 
 
 hub = Hub()

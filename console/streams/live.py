@@ -25,25 +25,21 @@ TOGETHER_SECONDS = 0.1
 
 async def app(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
     try:
-        kind, number = _address(scope["path"])
+        kind, number = _address(scope)
         await in_thread(_require, scope, kind, number)
     except http.HttpError as error:
         await http.answer_error(send, error)
         return
     await http.begin(send, 200, "text/event-stream", x_accel_buffering="no")
-    left = asyncio.ensure_future(http.gone(receive))
-    events = asyncio.ensure_future(_events(scope, kind, number, send))
-    try:
-        await asyncio.wait({left, events}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (left, events):
-            task.cancel()
+    await http.until_gone(receive, _events(scope, kind, number, send))
 
 
-def _address(path: str) -> tuple[str, int]:
-    match = PATH.match(path)
+def _address(scope: http.Scope) -> tuple[str, int]:
+    match = PATH.match(scope["path"])
     if match is None:
         raise http.HttpError(404, "No such address", "There is no such stream.")
+    if scope["method"] != "GET":
+        raise http.HttpError(405, "Wrong method", "Streams are read with GET.", allow="GET")
     return match.group(1), int(match.group(2))
 
 

@@ -45,21 +45,9 @@ class Source:
 async def app(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
     try:
         asked = await in_thread(_asked, scope)
-        await _respond(asked, receive, send)
+        await http.until_gone(receive, _stream(asked, send))
     except http.HttpError as error:
         await http.answer_error(send, error)
-
-
-async def _respond(asked: Asked, receive: http.Receive, send: http.Send) -> None:
-    left = asyncio.ensure_future(http.gone(receive))
-    streaming = asyncio.ensure_future(_stream(asked, send))
-    try:
-        await asyncio.wait({left, streaming}, return_when=asyncio.FIRST_COMPLETED)
-        if streaming.done():
-            streaming.result()
-    finally:
-        for task in (left, streaming):
-            task.cancel()
 
 
 async def _stream(asked: Asked, send: http.Send) -> None:
@@ -124,7 +112,7 @@ def _asked(scope: http.Scope) -> Asked:
         tail=_number(params, "tail", low=0),
         since=_since(params.get("since")),
         offset=_number(params, "offset", low=0),
-        follow=_flag(params, "follow"),
+        follow=_flag(params, "follow") and scope["method"] == "GET",
     )
 
 

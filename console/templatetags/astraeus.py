@@ -12,9 +12,10 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from console.pages.looks import look_of, word_of
-from console.pages.words import EN_DASH, plural
+from console.pages.words import EN_DASH
 from machines.models import Gpu
 from machines.states import Health
+from placement.phrases import plural
 from wire.quantities import format_duration, format_size
 
 register = template.Library()

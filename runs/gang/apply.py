@@ -16,7 +16,16 @@ from runs.events import run_move, run_note
 from runs.gang.decide import Close, Decision, End, NowRunning, Open, Wait, decide
 from runs.gang.view import view_load
 from runs.models import Assignment, Run, RunAttempt
-from runs.states import RUN_ACTIVE, RUN_ENDED, WORKER_ENDED, AttemptState, Phase, RunState, Wanted
+from runs.states import (
+    RUN_ACTIVE,
+    RUN_ENDED,
+    WORKER_ENDED,
+    AttemptState,
+    Phase,
+    RunState,
+    Wanted,
+    WorkerState,
+)
 from runs.workers import workers_reset
 
 AVOID_SECONDS = 1800
@@ -35,10 +44,12 @@ def run_advance(run_id: int) -> None:
 @transaction.atomic
 def _step(run_id: int) -> bool:
     """One decision; True when it changed something that may call for the next."""
-    run = Run.objects.select_for_update().filter(id=run_id).first()
+    # "No key": who writes a row that refers to these must not wait for us while we wait for that row.
+    run = Run.objects.select_for_update(no_key=True).filter(id=run_id).first()
     if run is None or run.state in RUN_ENDED:
         return _remove_if_deleted(run)
-    attempt = RunAttempt.objects.select_for_update().filter(run=run).exclude(state=AttemptState.ENDED).first()
+    attempts = RunAttempt.objects.select_for_update(no_key=True).filter(run=run)
+    attempt = attempts.exclude(state=AttemptState.ENDED).first()
     if attempt is None:
         return _withdraw(run)
     decision = decide(view_load(run, attempt, database_now()))
@@ -58,7 +69,7 @@ def _withdraw(run: Run) -> bool:
     if run.wanted == Wanted.RUN or run.state != RunState.PENDING:
         return False
     reason = {"code": "stopped", "by": run.stopped_by}
-    run.workers.filter(active=True).update(state="Stopped", reason={})
+    run.workers.filter(active=True).update(state=WorkerState.STOPPED, reason={})
     moved = run_move(run, RunState.STOPPED, reason, was=RunState.PENDING, ended_at=database_now())
     cluster_changed.send(sender=Run, cluster_id=run.cluster_id)
     return moved
@@ -72,6 +83,7 @@ def _apply(run: Run, attempt: RunAttempt, decision: Decision) -> bool:
             return False
         case Open():
             _open(run, attempt, decision, now)
+            return False  # what comes next, members must report first
         case NowRunning():
             _running(run, attempt, decision, now)
         case End():
@@ -107,7 +119,7 @@ def _open(run: Run, attempt: RunAttempt, decision: Open, now: datetime) -> None:
 
 def _running(run: Run, attempt: RunAttempt, decision: NowRunning, now: datetime) -> None:
     _set(attempt, AttemptState.RUNNING, running_at=now)
-    fields: dict[str, Any] = {"voids": 0, "void_kind": ""}
+    fields: dict[str, Any] = {"voids": 0, "voids_of_any_kind": 0, "void_kind": ""}
     if run.started_at is None:
         fields["started_at"] = now
     run_move(run, RunState.RUNNING, decision.reason, was=RunState(run.state), **fields)
@@ -143,6 +155,7 @@ def _close(run: Run, attempt: RunAttempt, decision: Close, now: datetime) -> Non
         "restarts": decision.restarts,
         "backoff_step": decision.backoff_step,
         "voids": decision.voids,
+        "voids_of_any_kind": decision.voids_of_any_kind,
         "void_kind": decision.void_kind,
         "restart_asked": False,
     }

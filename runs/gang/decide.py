@@ -18,6 +18,8 @@ BACKOFF_RESET = timedelta(minutes=10)
 """An attempt that ran so long starts the count of restarts and the back-off anew."""
 BEFORE_ANY_READY = timedelta(hours=1)
 VOIDS_IN_A_ROW = 3
+VOIDS_OF_ANY_KIND = 10
+"""Kinds that take turns would else go round for ever."""
 VOID_BACKOFF_SECONDS = 1
 REPORTS_TOGETHER = timedelta(seconds=5)
 """After the barrier opened: how long a failure waits for the other members' first reports, so that a command
@@ -71,6 +73,7 @@ class Close:
     restarts: int = 0
     backoff_step: int = 0
     voids: int = 0
+    voids_of_any_kind: int = 0
     void_kind: str = ""
 
 
@@ -227,8 +230,10 @@ def _after_failure(view: AttemptView) -> Close:
 def _after_void(view: AttemptView) -> Close:
     kind = _void_kind(view.reason)
     voids = view.voids + 1 if kind == view.void_kind else 1
-    if voids >= VOIDS_IN_A_ROW:
-        reason = {"code": "never_ran", "times": voids, "cause": view.reason}
+    of_any_kind = view.voids_of_any_kind + 1
+    if voids >= VOIDS_IN_A_ROW or of_any_kind >= VOIDS_OF_ANY_KIND:
+        times = voids if voids >= VOIDS_IN_A_ROW else of_any_kind
+        reason = {"code": "never_ran", "times": times, "cause": view.reason}
         return Close(RunState.FAILED, reason, restarts=view.restarts)
     return Close(
         RunState.PENDING,
@@ -237,6 +242,7 @@ def _after_void(view: AttemptView) -> Close:
         restarts=view.restarts,
         backoff_step=view.backoff_step,
         voids=voids,
+        voids_of_any_kind=of_any_kind,
         void_kind=kind,
     )
 

@@ -46,6 +46,7 @@ class AttemptView:
     restarts: int
     backoff_step: int
     voids: int
+    voids_of_any_kind: int
     void_kind: str
 
     number: int
@@ -77,6 +78,7 @@ def view_load(run: Run, attempt: RunAttempt, now: datetime) -> AttemptView:
         restarts=run.restarts,
         backoff_step=run.backoff_step,
         voids=run.voids,
+        voids_of_any_kind=run.voids_of_any_kind,
         void_kind=run.void_kind,
         number=attempt.number,
         state=AttemptState(attempt.state),

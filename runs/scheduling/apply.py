@@ -14,8 +14,9 @@ from runs.events import WorkerMove, run_move, workers_move
 from runs.launch import Gang, gang_of, launch_of
 from runs.models import Allocation, Assignment, Run, RunAttempt, Worker
 from runs.scheduling.ports import port_choose
-from runs.states import AttemptState, RunState, Wanted, WorkerState
+from runs.states import AttemptState, RunState, WorkerState
 from runs.workers import workers_arrange
+from wire.quantities import MILLI
 from wire.spec import RunDocument, Shape
 
 
@@ -61,9 +62,8 @@ def _apply(
 def _run_claim(run: Run, cluster: Cluster, placement: Placement, now: datetime) -> None:
     if not Cluster.objects.filter(id=cluster.id, pass_no=cluster.pass_no).exists():
         raise Stale("a newer pass has begun")
-    locked = (
-        Run.objects.select_for_update().filter(id=run.id, state=RunState.PENDING, wanted=Wanted.RUN).first()
-    )
+    waiting = Run.objects.select_for_update(no_key=True).waiting()
+    locked = waiting.filter(id=run.id).first()
     if locked is None or locked.document != run.document:
         raise Stale("the run has changed")
     starting = {"code": "starting", "ready": 0, "workers": len(placement.ranks)}
@@ -148,7 +148,7 @@ def _placed(gang: Gang, rank: Rank) -> dict[str, Any]:
 
 def _allocations(assignment: Assignment, rank: Rank, port: int | None, now: datetime) -> list[Allocation]:
     base = {"assignment": assignment, "machine_id": rank.machine_id, "created_at": now}
-    amounts = {"cpu_cores": rank.cpu_millicores / 1000, "memory_bytes": rank.memory_bytes}
+    amounts = {"cpu_cores": rank.cpu_millicores / MILLI, "memory_bytes": rank.memory_bytes}
     return [
         *(Allocation(**base, gpu_id=gpu) for gpu in rank.gpu_ids),
         Allocation(**base, **amounts, port=port),

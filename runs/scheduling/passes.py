@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.dispatch import receiver
 
 from common.clock import database_now
@@ -100,10 +100,10 @@ def cluster_pass(cluster_id: int) -> None:
     _Pass(cluster, cluster_load(cluster)).run(runs)
 
 
-def _queue(cluster: Cluster) -> Iterator[Run]:
+def _queue(cluster: Cluster) -> QuerySet[Run]:
     due = Q(not_before=None) | Q(not_before__lte=database_now())
     waiting = Run.objects.waiting().filter(due, cluster=cluster).select_related("workspace", "cluster")
-    return waiting.order_by("-priority", F("restarts").desc(), "queued_at", "id").iterator()
+    return waiting.order_by("-priority", F("restarts").desc(), "queued_at", "id")
 
 
 class _Pass:

@@ -2,11 +2,8 @@
 
 from machines.models import Machine
 from runs.models import Allocation
-from wire.environment import wanted_master_port
+from wire.environment import RENDEZVOUS_PORTS, wanted_master_port
 from wire.spec import RunDocument
-
-FIRST_PORT = 29500
-LAST_PORT = 29599
 
 
 class NoPort(Exception):
@@ -37,7 +34,7 @@ def port_choose(leader: Machine, document: RunDocument) -> int:
             raise NoPort(leader.name, wanted)
         return wanted
     taken = held | set(leader.busy_ports)
-    for port in range(FIRST_PORT, LAST_PORT + 1):
-        if port not in taken:
-            return port
-    raise NoPort(leader.name, None)
+    port = next((port for port in RENDEZVOUS_PORTS if port not in taken), None)
+    if port is None:
+        raise NoPort(leader.name, None)
+    return port

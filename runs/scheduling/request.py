@@ -7,9 +7,8 @@ from machines.models import WorkspacePool
 from placement import GroupRequest, Request, Selection
 from runs.models import Run
 from wire.gpu_models import short_model
+from wire.quantities import MILLI
 from wire.spec import Group, NodeSelection, RequestedResources, RunDocument
-
-MILLI = 1000
 
 
 def request_of(

@@ -1,4 +1,4 @@
-"""Loads a cluster for the placement engine: six queries, whatever its size."""
+"""Loads a cluster for the placement engine, in a fixed number of queries."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ from machines.states import (
 from placement import GpuFacts, MachineFacts, PortFacts, Snapshot, build_snapshot
 from placement import MachineState as Bits
 from runs.models import Allocation
+from wire.quantities import MILLI
 
-MILLI = 1000
 BITS = {
     MachineState.READY: Bits.READY,
     MachineState.CORDONED: Bits.READY | Bits.CORDONED,
@@ -45,10 +45,11 @@ class Loaded:
 class _Rows:
     gpus: dict[int, list[Gpu]] = field(default_factory=lambda: defaultdict(list))
     ports: dict[int, list[RdmaPort]] = field(default_factory=lambda: defaultdict(list))
-    labels: dict[int, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    labels: dict[int, list[MachineLabel]] = field(default_factory=lambda: defaultdict(list))
     held: frozenset[int] = frozenset()
     taken: dict[int, tuple[float, int]] = field(default_factory=dict)
     fabrics: dict[int, str] = field(default_factory=dict)
+    storage: frozenset[str] = frozenset()
 
 
 def cluster_load(cluster: Cluster) -> Loaded:
@@ -56,9 +57,8 @@ def cluster_load(cluster: Cluster) -> Loaded:
     machines = list(Machine.objects.filter(cluster=cluster).select_related("pool"))
     rows = _rows_load(cluster)
     facts = [_machine(machine, rows) for machine in machines]
-    storage = Fabric.objects.filter(cluster=cluster, storage=True).values_list("name", flat=True)
     return Loaded(
-        snapshot=build_snapshot(facts, storage_fabrics=frozenset(storage)),
+        snapshot=build_snapshot(facts, storage_fabrics=rows.storage),
         versions={machine.id: machine.version for machine in machines},
         names={machine.id: machine.name for machine in machines},
     )
@@ -76,18 +76,20 @@ def _rows_load(cluster: Cluster) -> _Rows:
         rows.gpus[gpu.machine_id].append(gpu)
     for port in RdmaPort.objects.filter(machine__cluster=cluster):
         rows.ports[port.machine_id].append(port)
-    for label in MachineLabel.objects.filter(machine__cluster=cluster).order_by("-found"):
-        rows.labels[label.machine_id][label.key] = label.value
+    for label in MachineLabel.objects.filter(machine__cluster=cluster):
+        rows.labels[label.machine_id].append(label)
     active = Allocation.objects.filter(machine__cluster=cluster, released_at=None)
     rows.held = frozenset(active.exclude(gpu=None).values_list("gpu_id", flat=True))
     sums = active.values_list("machine_id").annotate(Sum("cpu_cores"), Sum("memory_bytes"))
     rows.taken = {machine: (cpu, memory) for machine, cpu, memory in sums}
-    rows.fabrics = dict(Fabric.objects.filter(cluster=cluster).values_list("id", "name"))
+    fabrics = list(Fabric.objects.filter(cluster=cluster))
+    rows.fabrics = {fabric.id: fabric.name for fabric in fabrics}
+    rows.storage = frozenset(fabric.name for fabric in fabrics if fabric.storage)
     return rows
 
 
 def _machine(machine: Machine, rows: _Rows) -> MachineFacts:
-    labels = rows.labels[machine.id]
+    labels = labels_effective(rows.labels[machine.id])
     cpu, memory = rows.taken.get(machine.id, (0.0, 0))
     gpus = rows.gpus[machine.id]
     domains = {gpu.nvlink_domain for gpu in gpus if gpu.nvlink_domain}

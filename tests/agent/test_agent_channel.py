@@ -37,6 +37,7 @@ class Script:
             observe=lambda: self.observed,
             apply=self.applied.append,
             confirm=lambda: None,
+            preparing=lambda: False,
         )
 
     def _handle(self, request: httpx.Request) -> httpx.Response:

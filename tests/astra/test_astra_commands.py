@@ -2,14 +2,11 @@
 
 import json
 import signal
-import subprocess
-import sys
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.astra.fake_server import ROOT, Log, problem, wait_for
+from tests.astra.fake_server import Log, problem, wait_for
 
 DOCUMENT = {
     "metadata": {"name": "ddp", "labels": {"project": "fabric-check"}},
@@ -103,6 +100,25 @@ def test_wait_takes_the_run_s_outcome_over(start, console, file, state, code):
     console.set_state("ddp", state, "the end")
     out, err = process.communicate(timeout=10)
     assert (process.returncode, out, err.decode()) == (code, b"", f"ddp {state}: the end\n")
+
+
+def test_a_state_that_the_reason_begins_with_is_said_once(start, console, file):
+    process = start("astraeus", "submit", file, "--wait")
+    wait_for(lambda: "ddp" in console.runs)
+    console.set_state("ddp", "Failed", "Failed: ddp-0 on gpu-01: code 3")
+    assert process.communicate(timeout=10)[1].splitlines()[-1] == b"ddp Failed: ddp-0 on gpu-01: code 3"
+
+
+def test_dry_run_is_not_offered(astra):
+    for command in ("run", "submit"):
+        assert "--dry-run" not in astra("astraeus", command, "--help").stdout
+
+
+def test_commands_of_machines_are_not_listed(astra):
+    listed = astra("astraeus", "--help").stdout
+    assert "  delete " in listed
+    for command in ("machines", "cordon", "drain", "label"):
+        assert f"  {command} " not in listed
 
 
 def test_follow_prints_the_logs_and_takes_the_outcome_over(start, console, file):
@@ -305,6 +321,37 @@ Machines
     assert astra("astraeus", "why", "nosuch").exit_code == 3
 
 
+def test_why_says_once_what_is_so_on_several_machines(astra, console):
+    """As the server answers: a row holds the names of all machines about which the same is to be said."""
+    console.add_run("ddp", "Pending", workers=1)
+    short = "32 GiB of memory free, 800 GiB needed"
+    console.explanations["ddp"] = {
+        "headline": "2 machines with 8 free H100s are needed; 1 is free now (gpu-01).",
+        "domains": [{"kind": "cluster", "name": "", "found": 1, "needed": 2, "machines": ["gpu-01"]}],
+        "machines": [
+            {"group": "Ready for this run", "machines": ["gpu-01"], "text": "8 of 8 GPUs free"},
+            {"group": "Too little free memory", "machines": ["gpu-02", "gpu-03"], "text": short},
+            {
+                "group": "Cordoned",
+                "machines": [f"gpu-{number}" for number in range(10, 20)],
+                "text": "Cordoned; 8 of 8 GPUs free",
+            },
+        ],
+    }
+    expected = """\
+2 machines with 8 free H100s are needed; 1 is free now (gpu-01).
+
+Machines
+  Ready for this run (1)
+    gpu-01  8 of 8 GPUs free
+  Too little free memory (2)
+    gpu-02, gpu-03  32 GiB of memory free, 800 GiB needed
+  Cordoned (10)
+    gpu-10, gpu-11, gpu-12, gpu-13, gpu-14, gpu-15, gpu-16, gpu-17 and 2 more  Cordoned; 8 of 8 GPUs free
+"""
+    assert astra("astraeus", "why", "ddp").stdout == expected
+
+
 def test_events(astra, console):
     console.add_run("ddp")
     console.events["ddp"] = [
@@ -385,103 +432,3 @@ def test_validate_is_offline(astra, console, file, tmp_path):
     assert (result.exit_code, result.stdout) == (2, f"{file} is valid\n")
     assert result.stderr.startswith(f"{wrong}: This is not JSON")
     assert console.seen == []
-
-
-# --- Trouble ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "message"),
-    [
-        (401, 4, "The token is not accepted. Run `astra login`, or check ASTRAEUS_TOKEN."),
-        (403, 4, "Your role does not allow this."),
-        (404, 3, "There is nothing of that name that you may see."),
-    ],
-)
-def test_refusals(astra, console, status, code, message):
-    console.answers = [(status, b"<html>", {"content-type": "text/html"})]
-    result = astra("astraeus", "show", "ddp")
-    assert (result.exit_code, result.stdout, result.stderr) == (code, "", f"Error: {message}\n")
-
-
-def test_a_wrong_token(astra, console, monkeypatch):
-    monkeypatch.setenv("ASTRAEUS_TOKEN", "wrong")
-    result = astra("astraeus", "runs")
-    assert (result.exit_code, result.stderr) == (4, "Error: This token is not valid.\n")
-
-
-def test_a_server_that_is_not_there(astra, console, monkeypatch):
-    monkeypatch.setenv("ASTRAEUS_SERVER", "http://127.0.0.1:1")
-    result = astra("astraeus", "runs")
-    assert (result.exit_code, result.stdout) == (5, "")
-    assert result.stderr.startswith("Error: http://127.0.0.1:1 can't be reached: ")
-
-
-def test_something_that_is_no_console(astra, console):
-    console.answers = [(200, b"<html>hello", {"content-type": "text/html"})]
-    result = astra("astraeus", "runs")
-    assert (result.exit_code, result.stderr) == (
-        1,
-        f"Error: {console.url} does not answer as an Astraeus console does. Is the address right?\n",
-    )
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a\nb", "x" * 300])
-def test_names_that_are_none(astra, console, name):
-    assert astra("astraeus", "show", name).exit_code == 2
-    assert console.seen == []
-
-
-def test_a_slash_in_a_name_stays_in_the_name(astra, console):
-    assert astra("astraeus", "show", "../../w/other/runs/x").exit_code == 3
-    assert console.seen[0].path == "/api/v1/o/acme/w/vision/runs/..%2F..%2Fw%2Fother%2Fruns%2Fx"
-
-
-def test_usage_errors(astra):
-    assert astra("astraeus", "run", "--name", "a").exit_code == 2
-    assert astra("astraeus", "nosuch").exit_code == 2
-    assert astra("astraeus", "runs", "--watch", "-o", "json").exit_code == 2
-
-
-def test_a_table_whose_reader_goes_away(command, console, environ):
-    for number in range(3000):
-        console.add_run(f"run-{number}")
-    console.page_size = 5000
-    pipe = f"set -o pipefail; {' '.join(command)} astraeus runs | head -n 1; echo $?"
-    done = subprocess.run(
-        ["bash", "-c", pipe], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
-    )
-    assert done.stdout.splitlines() == [
-        "NAME                          CLUSTER       STATE       REASON",
-        "141",
-    ]
-    assert done.stderr == ""
-
-
-def test_every_command_s_help_has_an_example(astra):
-    from typer.main import get_command
-
-    from astra.app import app
-
-    root: Any = get_command(app)
-    leaves = [["login"], *(["astraeus", name] for name in root.commands["astraeus"].commands)]
-    assert len(leaves) >= 18
-    for words in leaves:
-        result = astra(*words, "--help")
-        assert result.exit_code == 0
-        assert f"\n    $ astra {' '.join(words)}" in result.stdout or "$ jq" in result.stdout
-
-
-def test_help_loads_nothing_heavy():
-    probe = (
-        "import sys; sys.argv = ['astra', '--help']\n"
-        "from astra.main import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "heavy = {'rich', 'httpx', 'pydantic', 'yaml', 'django', 'asyncio'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30
-    )
-    assert done.stdout.splitlines()[-1] == "[]"

@@ -5,27 +5,7 @@ import pytest
 from machines.models import Machine
 from tests import factories
 from tests.support.console import credential_of
-from tests.support.fixtures import (
-    api,
-    bea,
-    empty_redis,
-    gang,
-    house,
-    machines,
-    running,
-    static_root,
-)
-
-__all__ = [
-    "api",
-    "bea",
-    "empty_redis",
-    "gang",
-    "house",
-    "machines",
-    "running",
-    "static_root",
-]
+from tests.support.fixtures import *  # noqa: F403 - pytest finds fixtures by name, all of them are wanted
 
 
 @pytest.fixture

@@ -109,6 +109,7 @@ def test_another_content_type_is_refused(editor, kind):
     response = editor.generic("POST", f"{API}/runs", data=b"{}", content_type=kind)
 
     assert (response.status_code, response.headers["Content-Type"]) == (415, PROBLEM)
+    assert response.json()["title"] == "Unsupported Media Type"
     assert "application/json" in response.json()["detail"]
 
 
@@ -188,6 +189,21 @@ def test_runs_come_in_pages_newest_first(editor):
 
     assert names == ["run-4", "run-3", "run-2", "run-1", "run-0"]
     assert pages == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("limit=0", "`limit` must be a number from 1 to 500."),
+        ("sort=name", "`sort` is not a parameter here; it takes state, label, q, cluster, limit, cursor."),
+    ],
+)
+def test_a_bad_parameter_is_the_request_s_error_not_the_document_s(editor, query, detail):
+    response = editor.get(f"{API}/runs?{query}")
+    body = response.json()
+
+    assert (response.status_code, body["title"], body["detail"]) == (400, "The request has errors", detail)
+    assert [error["path"] for error in body["errors"]] == [query.partition("=")[0]]
 
 
 def test_a_page_takes_the_same_queries_however_many_runs(editor, django_assert_max_num_queries):
@@ -271,6 +287,12 @@ def test_what_is_not_there_is_said_in_json(editor, method, path, status):
     assert (response.status_code, response.headers["Content-Type"]) == (status, PROBLEM)
     assert response.json()["status"] == status
     assert response.json()["detail"]
+
+
+def test_an_unknown_address_says_where_the_known_ones_are(editor):
+    detail = editor.get("/api/v1/nothing").json()["detail"]
+    assert detail == "The API has no /api/v1/nothing. /api/schema lists what it has."
+    assert editor.get("/api/schema").status_code == 200
 
 
 # --- Acting ------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_a_run_that_is_stopped_while_an_agent_is_dead(here):
     supervisor = here.processes(f"{name}-0")["supervisor"]
 
     assert here.api.post(f"/runs/{name}/stop").status_code == 202
-    eventually(lambda: here.status(name)["reason"] == "Stopping: 1 of 2 workers ended", "worker 1 has ended")
+    eventually(lambda: here.status(name)["reason"] == "1 of 2 workers ended", "worker 1 has ended")
     os.kill(supervisor, 0)  # still there: nobody could tell it
     here.stack.restart("agent-gpu-01")
 

@@ -67,7 +67,7 @@ def test_a_command_that_does_not_exist(here):
     status = here.wait(name, "Failed")
 
     assert re.fullmatch(
-        rf"Failed: 3 attempts in a row never ran\. {name}-(0 on gpu-01|1 on gpu-02): command not found: torchrum",
+        rf"3 attempts in a row never ran\. {name}-(0 on gpu-01|1 on gpu-02): command not found: torchrum",
         status["reason"],
     )
     assert "Ended on gpu-" in "".join(worker["reason"] for worker in status["workers"])

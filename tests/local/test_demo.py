@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -75,5 +76,6 @@ def test_it_trains_across_two_machines_and_ends_by_itself(our_clone, tmp_path):
     assert status == 0, text
     for expected in ("bus bandwidth", "over 2 CPU processes", "images/s", "Succeeded", "http://127.0.0.1:"):
         assert expected in text
+    assert re.search(r"  demo(-\d+)? submitted: ", text), "the guide's own lines need the name ddp-resnet50"
     assert traces(our_clone) == []
     assert is_unlocked(our_clone)

@@ -1,10 +1,13 @@
 """The console's processes as `./dev up`, the demo and the tests start them: killed, started again, ended."""
 
+import re
 import signal
 
 import httpx
 import pytest
 
+from console.local.client import Access
+from console.local.report import Report
 from console.local.stack import isolated_stack
 from tests.local.serving import exists, wait_gone
 
@@ -42,6 +45,17 @@ def test_each_process_can_be_killed_and_started_again(stack, name):
     stack.restart(name)
     stack.wait_ready()
     assert stack.processes[name].alive
+
+
+def test_the_printed_ways_in_work(stack, capsys):
+    access = Access.make(stack, machines=0)
+    access.tell(Report())
+    printed = capsys.readouterr().out
+    assert f"sign in     {access.login_url}\n" in printed
+    signed_in = httpx.get(access.login_url, trust_env=False)
+    assert (signed_in.status_code, signed_in.headers["location"]) == (302, "/")
+    for line in ("curl", "astra"):  # each is enough alone
+        assert re.search(rf"^ *{line} .*ASTRAEUS_TOKEN={access.token}$", printed, re.MULTILINE), printed
 
 
 def test_manage_py_speaks_to_the_same_database(stack):

@@ -7,7 +7,7 @@ import pytest
 from common import nudge
 from machines import silence
 from machines.models import Cluster, Machine
-from machines.services import machine_seen, machines_wake_lagging, seen_key
+from machines.services import machines_seen, machines_wake_lagging, seen_key
 from machines.silence import machine_mark_unreachable, machines_heard_after_start, machines_sweep_silent
 from tests import factories
 
@@ -18,14 +18,12 @@ pytestmark = pytest.mark.django_db
 def fleet(house):
     """30 machines that were heard just now."""
     found = [factories.machine_make(house, f"gpu-{n:02}", gpus=0, fabric=None, rack=None) for n in range(30)]
-    for machine in found:
-        machine_seen(machine.id, time.time())
+    quiet(found, 0)
     return found
 
 
 def quiet(machines, seconds: float) -> None:
-    for machine in machines:
-        machine_seen(machine.id, time.time() - seconds)
+    machines_seen((machine.id for machine in machines), time.time() - seconds)
 
 
 def unreachable() -> list[str]:

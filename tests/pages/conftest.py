@@ -1,14 +1,16 @@
 """One small world for all page tests, and browsers of its people."""
 
 import os
-from pathlib import Path
 
 import pytest
 from django.conf import settings
 from django.test import Client
 from playwright.sync_api import sync_playwright
 
-from tests import factories
+from tests.pages import scenes
+from tests.support.fixtures import house, static_root
+
+__all__ = ["house", "static_root"]
 
 CHROMIUM = "/usr/bin/chromium"
 CHROMIUM_ARGUMENTS = [
@@ -23,15 +25,11 @@ CHROMIUM_ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def static_root():
-    """whitenoise warns when nothing was collected, and a warning is an error here."""
-    Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
-
-
 @pytest.fixture
-def house(db):
-    return factories.house_make()
+def busy(house):
+    """The house with a bit of everything going on."""
+    scenes.busy_cluster(house)
+    return house
 
 
 @pytest.fixture

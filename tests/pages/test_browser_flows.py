@@ -49,6 +49,7 @@ def test_errors_are_found_corrected_and_the_run_starts(house, browse):
     expect(summary).to_contain_text("16 GPUs can't be split evenly over 3 machines.")
     assert page.title().startswith("Error: ")
     assert page.input_value("#document") == wrong
+    expect(page.locator(".gutter b")).to_be_visible()  # only then the editor listens
     summary.locator("a").click()
     selected = "(area) => area.value.slice(area.selectionStart, area.selectionEnd).trim()"
     assert page.locator("#document").evaluate(selected) == '"count": 16,'

@@ -3,6 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from runs.models import Run
 from tests.pages import scenes
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -68,6 +69,18 @@ def test_sign_in_errors_and_menus_are_accessible(house, browse, theme):
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open]")
     assert violations(page) == []
+
+
+def test_all_states_of_a_run_are_as_wide_as_the_longest(house, browse):
+    scenes.busy_cluster(house)
+    Run.objects.filter(name="eval-3").update(state="Succeeded")
+    page = browse(house.ana)
+    page.goto(f"{W}/jobs")
+    chips = page.locator(".listing .chip").evaluate_all(
+        "chips => chips.map(chip => [chip.innerText.trim(), chip.offsetWidth])"
+    )
+    assert {state for state, _ in chips} == {"Pending", "Starting", "Running", "Succeeded"}
+    assert len({width for _, width in chips}) == 1, chips
 
 
 @pytest.mark.parametrize("width", [320, 390, 1440])

@@ -16,7 +16,7 @@ def boom(request):
     return 1 / 0
 
 
-urlpatterns = [*urls.urlpatterns, path("boom", boom)]
+urlpatterns = [path("api/boom", boom), *urls.urlpatterns, path("boom", boom)]
 handler500 = urls.handler500
 
 
@@ -50,6 +50,14 @@ def test_our_failure_has_a_reference_that_the_log_knows(bea, caplog):
     assert f"reference {reference}: GET /boom failed" in caplog.text
     assert "ZeroDivisionError" in caplog.text
     assert "ZeroDivisionError" not in page
+
+
+@pytest.mark.urls("tests.pages.test_errors")
+def test_our_failure_is_said_to_programs_as_json(caplog):
+    with caplog.at_level(logging.ERROR):
+        answer = Client(raise_request_exception=False).get("/api/boom")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (500, "application/problem+json")
+    assert f"reference {answer.json()['reference']}: GET /api/boom failed" in caplog.text
 
 
 @pytest.mark.urls("tests.pages.test_errors")

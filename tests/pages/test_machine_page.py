@@ -9,7 +9,6 @@ from machines.models import Fabric, Gpu, Machine, MachineLabel
 from machines.states import FABRIC_LABEL, RACK_LABEL
 from tenancy.models import AuditEvent, Membership, Organization, Workspace
 from tests import factories as make
-from tests.pages import scenes
 from tests.pages.conftest import signed_in
 
 GPU4 = "/o/acme/clusters/main/machines/gpu-04"
@@ -23,12 +22,6 @@ def text(answer):
 
 def place(client, slug):
     return {each.slug: each for each in client.get(GPU4).context["places"]}[slug]
-
-
-@pytest.fixture
-def busy(house):
-    scenes.busy_cluster(house)
-    return house
 
 
 def test_gpus_name_their_holders_and_their_health(busy, bea):
@@ -51,6 +44,14 @@ def test_gpus_name_their_holders_and_their_health(busy, bea):
     assert "suspect: NVLink errors growing" in page
     assert "3 of 8 free, 1 suspect, 1 faulty" in page
     assert '<a href="/o/acme/w/vision/workers/tune-9-0">' in page
+
+
+@pytest.mark.parametrize(("gpus", "words"), [(2, "GPUs 0–1, placed"), (1, "GPU 0, placed")])
+def test_workers_say_which_gpus_they_hold(house, bea, gpus, words):
+    machine = make.machine_make(house, "gpu-04")
+    run = make.run_pending(house, "one", document=make.document_make("one", gpus=gpus, machines=1))
+    make.run_place(house, run, [machine], gpus=gpus)
+    assert words in text(bea.get(GPU4))
 
 
 def test_what_one_may_not_see_is_neither_named_nor_counted(busy):

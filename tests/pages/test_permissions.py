@@ -36,6 +36,7 @@ TABLE = {
 FOR_ANYONE = {
     "home",
     "theme",
+    "workspace",  # leads to its runs, whoever asks
     "demo_login",
     "account_login",
     "account_logout",

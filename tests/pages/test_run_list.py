@@ -34,11 +34,19 @@ def test_rows_say_state_reason_gpus_network_and_owner(three, bea):
     [ddp, failed, llm] = rows(bea)
     assert (ddp.run.name, ddp.run.state, ddp.gpus, ddp.network) == ("ddp-resnet50", "Pending", 16, "")
     assert ddp.reason == "Queued; the next pass is due within seconds"
-    assert (failed.run.name, failed.reason) == ("eval-3", "Failed: eval-3-0 on gpu-03: code 1")
+    assert (failed.run.name, failed.reason) == ("eval-3", "eval-3-0 on gpu-03: code 1")
     assert (llm.reason, llm.gpus, llm.network) == ("2 of 2 workers running", 16, "one InfiniBand fabric")
     page = bea.get(RUNS).content.decode()
     assert page.count('<span class="chip tone-') == 3
     assert "<bdi>ana</bdi>" in page
+
+
+def test_a_workspaces_own_address_leads_to_its_runs(house, bea):
+    assert bea.get("/o/acme/w/vision")["Location"] == RUNS
+
+
+def test_each_owner_is_offered_once(three, bea):
+    assert bea.get(RUNS).context["owners"] == ["ana", "bea"]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +80,11 @@ def test_the_queue_is_counted(three, bea):
 )
 def test_empty_states_say_what_to_do_next(house, bea, query, words):
     assert words in bea.get(f"{RUNS}{query}").content.decode()
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-1", "1e3", "²"])
+def test_pages_that_are_none_are_the_first(three, bea, number):
+    assert names(bea, f"?before={number}") == names(bea, f"?after={number}") == names(bea, "")
 
 
 def test_gpus_of_groups_are_added_up(house, bea):

@@ -7,7 +7,6 @@ import pytest
 from machines.models import Machine
 from runs.models import Run
 from tests import factories as make
-from tests.pages import scenes
 
 JOBS = "/o/acme/w/vision/jobs"
 DDP = f"{JOBS}/main/ddp-resnet50"
@@ -16,12 +15,6 @@ LLM = f"{JOBS}/main/llm-7"
 
 def text(answer):
     return html.unescape(answer.content.decode())
-
-
-@pytest.fixture
-def busy(house):
-    scenes.busy_cluster(house)
-    return house
 
 
 def test_a_waiting_run_answers_first_why(busy, bea):
@@ -62,9 +55,21 @@ def test_a_running_run_names_network_machines_and_gpus(busy, bea):
 
 def test_a_failed_run_says_who_failed_and_how(busy, bea):
     page = text(bea.get(f"{JOBS}/main/eval-3"))
-    assert "Failed: eval-3-0 on gpu-01: code 137: killed" in page
+    assert "eval-3-0 on gpu-01: code 137: killed" in page
     assert ">Stop</a>" not in page
     assert ">Restart</a>" in page
+
+
+def test_a_failed_run_shows_the_log_of_the_worker_that_failed_first(house, bea):
+    machines = [make.machine_make(house, f"gpu-0{number}") for number in (1, 2)]
+    attempt = make.run_place(house, make.run_pending(house), machines)
+    make.run_start(attempt)
+    assert "Log of ddp-resnet50-0" in text(bea.get(DDP))
+    make.log_write(attempt.assignments.get(worker__rank=1), b"here is why\n")
+    make.run_fail(attempt)  # of which rank 1 is to blame
+    page = text(bea.get(DDP))
+    assert "Log of ddp-resnet50-1" in page
+    assert "here is why" in page
 
 
 def test_the_history_tells_it_in_order(busy, bea):

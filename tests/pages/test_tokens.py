@@ -125,3 +125,11 @@ def test_the_seven_marks_stay_apart_for_every_kind_of_sight(theme, vision):
         for one, other in itertools.combinations(seen, 2)
     ]
     assert min(distances) >= 0.08
+
+
+def test_every_mark_that_templates_use_has_its_colour():
+    templates = (settings.BASE_DIR / "templates").rglob("*.html")
+    used = {mark for file in templates for mark in re.findall(r"\bmark-[a-z]+", file.read_text("utf-8"))}
+    parts = (settings.BASE_DIR / "static/css/parts.css").read_text(encoding="utf-8")
+    assert used
+    assert [mark for mark in sorted(used) if f".{mark}," not in parts] == []

@@ -2,22 +2,13 @@
 
 import html
 
-import pytest
-
 from tests import factories as make
-from tests.pages import scenes
 
 WORKERS = "/o/acme/w/vision/workers"
 
 
 def text(answer):
     return html.unescape(answer.content.decode())
-
-
-@pytest.fixture
-def busy(house):
-    scenes.busy_cluster(house)
-    return house
 
 
 def test_a_waiting_worker_explains_the_whole_set(busy, bea):

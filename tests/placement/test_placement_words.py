@@ -42,6 +42,18 @@ def test_the_pages_of_workers_begin_with_what_the_set_lacks(cause, lead):
 
 
 class TestHeadlines:
+    def test_small_machines_are_told_by_what_they_lack_not_by_their_free_gpus(self):
+        """Both cores and memory are short on each: a headline of free GPUs alone would contradict the page."""
+        drawing = """
+            gpu-01  H100 ........  cpu=16  mem=32
+            gpu-02  H100 ........  cpu=16  mem=32
+        """
+        request = plain(gpus=16, machines=2, cpu_millicores_per_gpu=12_000, memory_bytes_per_gpu=100 * GIB)
+        assert words.headline(refused(drawing, request).as_data()) == (
+            "2 machines with 8 free GPUs, 96 cores and 800 GiB of memory are needed; none is free now; nearest is"
+            " gpu-01: 32 GiB of memory free, 800 GiB needed; 16 cores free, 96 needed; 8 of 8 GPUs free."
+        )
+
     def test_other_shapes_are_offered_in_the_sentence(self):
         drawing = """
             gpu-01  H100 ....####

@@ -46,6 +46,7 @@ def view(*members: Member, state: AttemptState = AttemptState.STARTING, **values
         restarts=0,
         backoff_step=0,
         voids=0,
+        voids_of_any_kind=0,
         void_kind="",
         number=1,
         state=state,
@@ -223,6 +224,16 @@ def test_three_voids_of_one_kind_in_a_row_fail_the_run():
     third = decide(ended(Outcome.VOIDED, reason, voids=2, void_kind="not_started"))
     assert third.run_state == RunState.FAILED
     assert third.reason["code"] == "never_ran"
+
+
+def test_kinds_that_take_turns_do_not_go_round_for_ever():
+    reason = {**BLAME, "exit": {"kind": "not_started", "message": "command not found: nosuch"}}
+
+    ninth = decide(ended(Outcome.VOIDED, reason, voids=1, voids_of_any_kind=8, void_kind="barrier_timeout"))
+    assert (ninth.run_state, ninth.voids_of_any_kind) == (RunState.PENDING, 9)
+
+    tenth = decide(ended(Outcome.VOIDED, reason, voids=1, voids_of_any_kind=9, void_kind="barrier_timeout"))
+    assert (tenth.run_state, tenth.reason["times"]) == (RunState.FAILED, 10)
 
 
 # --- Lost machines -----------------------------------------------------------------------------------

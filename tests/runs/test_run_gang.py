@@ -96,7 +96,7 @@ def machine_revision(machine: Machine) -> int:
 
 def test_restart_job_runs_both_again_as_attempt_2(running, machines):
     running.end(1, CRASH)
-    assert running.advance() == ("Stopping", "Stopping: 1 of 2 workers ended")
+    assert running.advance() == ("Stopping", "1 of 2 workers ended")
     assert running.phases() == ["stop", "start"], "the one that is gone needs no order"
     assert running.held() > 0, "worker 0 still holds its GPUs"
 
@@ -130,7 +130,7 @@ def test_fail_job_ends_the_run_with_the_reason(house, machines):
     gang.advance()
     gang.end(1, Exit(kind="stopped", signal=15))
 
-    assert gang.advance() == ("Failed", "Failed: ddp-resnet50-0 on gpu-01: code 127: command not found")
+    assert gang.advance() == ("Failed", "ddp-resnet50-0 on gpu-01: code 127: command not found")
 
 
 def test_a_run_out_of_restarts_fails_with_their_number(house, machines):
@@ -151,7 +151,7 @@ def test_a_run_out_of_restarts_fails_with_their_number(house, machines):
 def test_a_worker_that_was_stopped_by_nobody_we_know_is_missing_like_any_other(running):
     running.end(1, Exit(kind="stopped", signal=15))
 
-    assert running.advance() == ("Stopping", "Stopping: 1 of 2 workers ended")
+    assert running.advance() == ("Stopping", "1 of 2 workers ended")
 
 
 def test_a_time_limit_ends_the_run(house, machines):
@@ -167,7 +167,7 @@ def test_a_time_limit_ends_the_run(house, machines):
         opened_at=F("opened_at") - past, time_limit_at=F("time_limit_at") - past
     )
     attempts_sweep()
-    assert gang.shown() == ("Stopping", "Stopping: 0 of 2 workers ended")
+    assert gang.shown() == ("Stopping", "0 of 2 workers ended")
     gang.all_end(Exit(kind="time_limit", signal=15))
     assert gang.advance() == ("Failed", "Time limit of 1 min reached")
 
@@ -179,7 +179,7 @@ def test_a_member_that_is_not_ready_in_time_sends_all_back_to_the_queue(gang, ma
     gang.say(0, "ready", ready_at=timezone.now().timestamp() - 901)
     gang.say(1, "preparing", detail="pulling image, 1 of 8 GiB")
 
-    assert gang.advance() == ("Stopping", "Stopping: 0 of 2 workers ended")
+    assert gang.advance() == ("Stopping", "0 of 2 workers ended")
     gang.all_end(Exit(kind="stopped"))
     state, reason = gang.advance()
     assert state == "Pending"
@@ -206,7 +206,7 @@ def test_three_attempts_that_never_ran_fail_with_the_reason(gang):
     state, reason = gang.shown()
     assert state == "Failed"
     assert reason == (
-        "Failed: 3 attempts in a row never ran. ddp-resnet50-1 on gpu-02: "
+        "3 attempts in a row never ran. ddp-resnet50-1 on gpu-02: "
         "The command `nosuch` was not found in the image."
     )
     assert gang.held() == 0
@@ -217,13 +217,13 @@ def test_three_attempts_that_never_ran_fail_with_the_reason(gang):
 
 def test_stop_waits_for_all_members(running, bea):
     run_stop(run=running.run, actor=bea)
-    assert running.advance() == ("Stopping", "Stopping: 0 of 2 workers ended")
+    assert running.advance() == ("Stopping", "0 of 2 workers ended")
     assert running.phases() == ["stop", "stop"]
 
     running.end(0, Exit(kind="stopped", signal=15), gone=False)
-    assert running.advance() == ("Stopping", "Stopping: 0 of 2 workers ended"), "ended is not gone"
+    assert running.advance() == ("Stopping", "0 of 2 workers ended"), "ended is not gone"
     running.end(0, Exit(kind="stopped", signal=15))
-    assert running.advance() == ("Stopping", "Stopping: 1 of 2 workers ended")
+    assert running.advance() == ("Stopping", "1 of 2 workers ended")
     running.end(1, Exit(kind="stopped", signal=9))
     assert running.advance() == ("Stopped", "Stopped by bea")
     assert running.worker_states() == ["Stopped", "Stopped"]

@@ -202,7 +202,7 @@ def test_a_machine_that_is_back_in_time_loses_nothing(running, machines):
 def test_the_next_attempt_does_not_wait_for_a_lost_machine_but_its_gpus_stay_held(running, machines):
     unreachable(machines[1], 91)
     assignments_sweep_lost()
-    assert running.advance() == ("Stopping", "Stopping: 1 of 2 workers ended")
+    assert running.advance() == ("Stopping", "1 of 2 workers ended")
     lost = running.members[1]
     assert lost.phase == "stop", "a machine that comes back is told to stop it at once"
 

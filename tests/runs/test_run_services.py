@@ -11,12 +11,11 @@ from django.db import connection
 from common.errors import Conflict, Invalid, NotFound
 from machines.models import Cluster
 from runs.models import Assignment, Run, RunEvent, Worker, WorkloadName
-from runs.presentation import run_reason
+from runs.presentation import run_get, run_reason
 from runs.reasons import word
 from runs.scheduling.passes import cluster_place
 from runs.services import (
     run_delete,
-    run_get,
     run_remove,
     run_restart,
     run_stop,

@@ -109,8 +109,8 @@ def test_nvlink_domains_are_found_by_the_gpus(house, machines):
 
 
 def test_loading_takes_the_same_queries_whatever_the_size(house, machines, django_assert_num_queries):
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(7):
         cluster_load(house.cluster)
     factories.machine_make(house, "gpu-03")
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(7):
         cluster_load(house.cluster)

@@ -10,6 +10,8 @@ from common import nudge
 from tests import factories
 from tests.support.gangs import Gang, placed
 
+__all__ = ["api", "bea", "empty_redis", "gang", "house", "machines", "running", "static_root"]
+
 QUEUES = ("place", "react", "bulk")
 
 

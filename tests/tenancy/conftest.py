@@ -1,23 +1,3 @@
 """Fixtures of the console's core."""
 
-from tests.support.fixtures import (
-    api,
-    bea,
-    empty_redis,
-    gang,
-    house,
-    machines,
-    running,
-    static_root,
-)
-
-__all__ = [
-    "api",
-    "bea",
-    "empty_redis",
-    "gang",
-    "house",
-    "machines",
-    "running",
-    "static_root",
-]
+from tests.support.fixtures import *  # noqa: F403 - pytest finds fixtures by name, all of them are wanted

@@ -5,7 +5,7 @@ import copy
 import json
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # ships no types
+import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -13,13 +13,12 @@ from django.core import signing
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
+from console.pages.signin import DEMO_LOGIN_SALT
 from machines.models import Cluster, Pool, WorkspacePool
 from machines.services import join_token_create
 from tenancy.models import Membership, Organization, OrganizationMembership, User, Workspace
 from tenancy.roles import OrganizationRole, WorkspaceRole
 from tenancy.services import token_create
-
-LOGIN_SALT = "demo-login"
 
 
 class Command(BaseCommand):
@@ -41,7 +40,7 @@ class Command(BaseCommand):
             user=user, organization=organization, workspace=workspace, role=WorkspaceRole.EDITOR, name="demo"
         )
         joins = [join_token_create(pool=pool, by="demo").value for _ in range(machines)]
-        login = signing.TimestampSigner(salt=LOGIN_SALT).sign(str(user.id))
+        login = signing.TimestampSigner(salt=DEMO_LOGIN_SALT).sign(str(user.id))
         found = {
             "url": settings.PUBLIC_URL,
             "organization": organization.slug,
