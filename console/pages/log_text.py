@@ -38,7 +38,12 @@ def log_lines(data: bytes) -> list[Line]:
     return [_line(line) for line in lines]
 
 
+def marked(text: str) -> str:
+    """`text` with a mark for every character that no screen shows, or that turns the text around it."""
+    return text.translate(_MARKS)
+
+
 def _line(raw: str) -> Line:
     folded = raw.rstrip("\r").rpartition("\r")[2]
-    plain = _ESCAPES.sub("", folded).translate(_MARKS)
+    plain = marked(_ESCAPES.sub("", folded))
     return Line(plain[:LONGEST_LINE], bool(_ERROR.search(plain)))

@@ -1,6 +1,7 @@
 """A run's page, and what one may do with it there: stop, restart, delete, each with a question first."""
 
 import json
+import re
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -24,6 +25,8 @@ from wire.spec import validate_document
 
 LOG_LINES = 20
 
+_NOT_ASCII = re.compile(r"[^\n -~]")
+
 
 @page
 @require_safe
@@ -43,11 +46,17 @@ def run_page(request: HttpRequest, organization: str, workspace: str, cluster: s
     first = view.first.assignment if view.first else None
     context |= {
         "request_words": request_words(validate_document(view.run.document)),
-        "specification": json.dumps(view.run.document, indent=2, ensure_ascii=False),
+        "specification": specification(view.run),
         "log": log_tail(first, LOG_LINES) if first else [],
         "log_address": log_address(scope, view.first.worker.name) if view.first else "",
     }
     return render(request, "runs/run.html", context)
+
+
+def specification(run: Run) -> str:
+    """The document as JSON: what is invisible, or turns the text around it, stands there as an escape."""
+    text = json.dumps(run.document, indent=2, ensure_ascii=False)
+    return _NOT_ASCII.sub(lambda each: each[0] if each[0].isprintable() else json.dumps(each[0])[1:-1], text)
 
 
 def log_tail(assignment: Assignment, lines: int) -> list[Line]:

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from console.pages.log_text import marked
 from console.pages.looks import look_of, word_of
 from console.pages.words import EN_DASH
 from machines.models import Gpu
@@ -35,6 +36,12 @@ def chip(state: str) -> SafeString:
     return format_html(
         '<span class="chip tone-{}">{}<span>{}</span></span>', look.tone, icon(look.icon), word_of(state)
     )
+
+
+@register.filter
+def marks(text: str) -> str:
+    """Text that others wrote, with what is invisible in it made visible."""
+    return marked(text)
 
 
 @register.filter

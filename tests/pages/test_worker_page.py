@@ -1,6 +1,7 @@
 """A worker's page: why it is not running yet, its log, history and variables, over all attempts."""
 
 import html
+import json
 
 from tests import factories as make
 
@@ -50,6 +51,21 @@ def test_variables_are_listed_and_secrets_hidden(busy, bea):
     page = text(bea.get(f"{WORKERS}/llm-7-0"))
     assert "WORLD_SIZE" in page
     assert "hidden, from secret hf-main" in page
+
+
+def test_a_variable_s_value_turns_nothing_around(house, bea):
+    machine = make.machine_make(house, "gpu-01")
+    document = make.document_make(gpus=8, machines=1)
+    document["spec"]["task_template"]["env"] = {"A": "<b>\u202e\x1b[31m"}
+    run = make.run_pending(house, document=document)
+    assignment = make.run_place(house, run, [machine]).assignments.get()
+    assignment.launch["env"] = {"A": "<b>\u202e\x1b[31m"}
+    assignment.save()
+
+    assert ">&lt;b&gt;⟨U+202E⟩\u241b[31m " in bea.get(f"{WORKERS}/{assignment.worker.name}").content.decode()
+    shown = bea.get(f"/o/acme/w/vision/jobs/main/{run.name}").context["specification"]
+    assert '"A": "<b>\\u202e\\u001b[31m"' in shown
+    assert json.loads(shown) == run.document
 
 
 def test_each_attempt_has_its_log(house, bea):
