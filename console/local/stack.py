@@ -289,4 +289,16 @@ def temporary_database(url: str) -> Iterator[str]:
         try:
             yield urlsplit(url)._replace(path=f"/{name}").geturl()
         finally:
-            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(identifier))
+            drop = sql.SQL("DROP DATABASE {} WITH (FORCE)").format(identifier)
+            wait_until(
+                partial(_dropped, connection, drop), seconds=60, what="autovacuum to leave the database"
+            )
+
+
+def _dropped(connection: psycopg.Connection, drop: sql.Composed) -> bool:
+    """False while a worker of autovacuum is in there, which only a superuser may end."""
+    try:
+        connection.execute(drop)
+    except psycopg.errors.InsufficientPrivilege:
+        return False
+    return True

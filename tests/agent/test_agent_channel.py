@@ -91,7 +91,9 @@ def test_sequence_numbers_rise_over_both_connections(script) -> None:
     for cores in range(9, 14):
         run.observed = Observed(inventory=Inventory(cpu_cores=cores, memory_bytes=1))
         run.channel.changed()
-        eventually(lambda: run.requests[-1].digest == digest_of(run.observed), "the change reported")
+        eventually(
+            lambda: run.requests and run.requests[-1].digest == digest_of(run.observed), "the change reported"
+        )
     numbers = [request.sequence for request in run.requests]
     assert sorted(set(numbers)) == sorted(numbers)
     assert {request.instance for request in run.requests} == {"instance"}
