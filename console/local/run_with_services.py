@@ -71,12 +71,14 @@ def _run(argv: Sequence[str], *, command: str) -> int:
 
 def environment(services: Services, directory: Path) -> dict[str, str]:
     """What the console's settings need, on top of the person's own environment."""
+    static = directory / "static"
+    static.mkdir(exist_ok=True)  # whitenoise warns of one that is missing
     return {
         **os.environ,
         **services.env,
         "ASTRAEUS_SECRET_KEY": os.environ.get("ASTRAEUS_SECRET_KEY") or secrets.token_urlsafe(48),
         "ASTRAEUS_HASHED_STATIC": "0",
-        "ASTRAEUS_STATIC_ROOT": str(directory / "static"),
+        "ASTRAEUS_STATIC_ROOT": str(static),
         "ASTRAEUS_LOCAL_DIRECTORY": str(directory),
     }
 

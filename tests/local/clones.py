@@ -1,6 +1,7 @@
 """Clones of this repository for tests of `./dev`: the files copied, the installed packages borrowed."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -18,14 +19,28 @@ _REQUIREMENTS = {
 
 
 def clone(directory: Path) -> Path:
-    """A clone whose .venv counts as up to date: an environment of its own that finds our installed packages."""
+    """A clone whose .venv counts as up to date: an environment of its own with our installed packages.
+
+    They are linked, not found by a path: workers see their own environment, and no other one that lies below /tmp.
+    """
     shutil.copytree(ROOT, directory, ignore=_NOT_COPIED)
     environment = directory / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     packages = next((environment / "lib").glob("python3.*/site-packages"))
-    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    (environment / "bin" / "torchrun").symlink_to(Path(sys.executable).with_name("torchrun"))
+    shutil.copytree(
+        sysconfig.get_path("purelib"), packages, symlinks=True, copy_function=_link, dirs_exist_ok=True
+    )
+    torchrun = environment / "bin" / "torchrun"
+    torchrun.write_text(f"#!{environment}/bin/python\nfrom torch.distributed.run import main\n\nmain()\n")
+    torchrun.chmod(0o755)
     for name, files in _REQUIREMENTS.items():
         content = b"".join((directory / file).read_bytes() for file in files)
         (environment / f"requirements-{name}").write_text(hashlib.sha256(content).hexdigest() + "\n")
     return directory
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # on another filesystem
+        shutil.copy2(source, target)
