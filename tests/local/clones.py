@@ -31,7 +31,8 @@ def clone(directory: Path) -> Path:
         sysconfig.get_path("purelib"), packages, symlinks=True, copy_function=_link, dirs_exist_ok=True
     )
     torchrun = environment / "bin" / "torchrun"
-    torchrun.write_text(f"#!{environment}/bin/python\nfrom torch.distributed.run import main\n\nmain()\n")
+    # A path with a space can't stand behind `#!`.
+    torchrun.write_text(f'#!/bin/sh\nexec "{environment}/bin/python" -m torch.distributed.run "$@"\n')
     torchrun.chmod(0o755)
     for name, files in _REQUIREMENTS.items():
         content = b"".join((directory / file).read_bytes() for file in files)
