@@ -19,6 +19,7 @@ from machines.models import Machine
 from runs.desired import desired_load
 from runs.logs import logs_store
 from runs.reports import reports_apply
+from tenancy.authentication import bearer_of
 from wire import agent_messages as wire
 
 log = logging.getLogger(__name__)
@@ -72,13 +73,21 @@ def _checked(handler: Handler | None, scope: http.Scope) -> Handler:
     return handler
 
 
+def _bearer(scope: http.Scope) -> str:
+    """The credential sent; empty where there is none that can be read."""
+    try:
+        return bearer_of(http.header(scope, b"authorization")) or ""
+    except ValueError:
+        return ""
+
+
 async def _machine(scope: http.Scope) -> int:
     """The machine whose credential the request carries."""
-    scheme, _, value = http.header(scope, b"authorization").decode("latin-1").partition(" ")
+    value = _bearer(scope)
     cached = _credentials.get(value)
     if cached and cached[1] > time.monotonic():
         return cached[0]
-    found = await in_thread(channel.credential_machine, value) if scheme.lower() == "bearer" else None
+    found = await in_thread(channel.credential_machine, value) if value else None
     if found is None:
         _credentials.pop(value, None)
         raise http.HttpError(

@@ -123,3 +123,13 @@ def test_impossible_times_are_refused_and_not_a_crash(worker, credential, at):
         return await agent.client.post("/agent/v1/logs", headers=agent.headers, content=content)
 
     assert with_agent(credential, work).status_code == 400
+
+
+def test_a_credential_counts_as_a_bearer_s_only_also_when_it_was_just_believed(worker, credential):
+    async def work(agent):
+        believed = await agent.logs()
+        basic = {name: value.replace("Bearer", "Basic") for name, value in agent.headers.items()}
+        refused = await agent.client.post("/agent/v1/logs", headers=basic, content=b'{"chunks": []}\n')
+        return believed.status_code, refused.status_code
+
+    assert with_agent(credential, work) == (200, 401)
