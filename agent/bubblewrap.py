@@ -6,21 +6,26 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.config import Config
+from agent.drives import drives_find
 from agent.files import file_replace
+from agent.inside import Sandboxed, run_inside
 from agent.journal import Entry, Facts
 from agent.messages import explained
 from agent.ports import PortTakenError, port_hold
-from agent.runtime import NotPrepared
-from agent.sandbox import contents, joined, sandbox_options
+from agent.runtime import Lifeline, NotPrepared, Ran
+from agent.sandbox import Content, contents, environment, joined, sandbox_options
+from agent.secrets import handover, secret_files, secret_variables
 from agent.spare import Spare, supervisor_start
 from agent.users import user_find
 from wire.agent_messages import Assignment
+
+_DEFAULT_GRACE_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -105,19 +110,30 @@ class Bubblewrap:
                 "No command is given, and the runtime bubblewrap has no image with one. Set `command`."
             )
         files = contents(assignment, name=self._config.name, address=self._address())
+        self._write(entry, assignment, files)
+        file_replace(entry.path / "launch", self._launch_settings(entry, assignment, len(files)), sync=False)
+        with ExitStack() as stack:
+            held: dict[str, int] = {}
+            port, secrets = self._port(assignment), handover(assignment)
+            if port:
+                held["port"] = stack.enter_context(port).fileno()
+            if secrets is not None:
+                stack.callback(os.close, secrets)
+                held["secrets"] = secrets
+            self._launch(entry, held)
+
+    def _write(self, entry: Entry, assignment: Assignment, files: Sequence[Content]) -> None:
+        """Everything that the supervisor reads, less secrets."""
+        drives = drives_find(self._config, assignment.mounts)
         (entry.path / "files").mkdir(mode=0o700, exist_ok=True)
         for number, (_, _, data) in enumerate(files):
             (entry.path / "files" / str(number)).write_bytes(data)
-        options = sandbox_options(self._config, assignment, files)
+        options = sandbox_options(
+            self._config, assignment, files=files, secrets=secret_files(assignment), drives=drives
+        )
         (entry.path / "sandbox.args").write_bytes(joined(options))
-        (entry.path / "command.args").write_bytes(joined([assignment.command, *assignment.args]))
-        with ExitStack() as stack:
-            held = self._port(assignment)
-            if held:
-                stack.enter_context(held)
-            settings = self._launch_settings(entry, assignment, len(files))
-            file_replace(entry.path / "launch", settings, sync=False)
-            self._launch(entry, held)
+        (entry.path / "command.args").write_bytes(joined([assignment.command or "", *assignment.args]))
+        (entry.path / "mounts").write_text("".join(drive.line() for drive in drives))
 
     def _port(self, assignment: Assignment) -> socket.socket | None:
         if assignment.rendezvous_port is None:
@@ -143,13 +159,13 @@ class Bubblewrap:
             "stop_signal": signal_number(assignment.stop_signal),
             "stop_grace": assignment.stop_grace_seconds,
             "time_limit": assignment.time_limit_seconds or "",
+            "warn": assignment.warn_signal_seconds or "",
             "cut_off": assignment.stop_when_cut_off_seconds or "",
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items()).encode()
 
-    def _launch(self, entry: Entry, held: socket.socket | None) -> None:
-        descriptor = held.fileno() if held else None
-        supervisor = self._spare.send(entry.path, descriptor) or supervisor_start(entry.path, descriptor)
+    def _launch(self, entry: Entry, held: Mapping[str, int]) -> None:
+        supervisor = self._spare.send(entry.path, held) or supervisor_start(entry.path, held)
         with self._lock:
             self._supervisors[entry.id] = supervisor
 
@@ -157,11 +173,34 @@ class Bubblewrap:
         entry.order_write("start 0 0")
 
     def stop(self, entry: Entry) -> None:
+        _stop(entry, "stop")
+
+    def fail(self, entry: Entry, kind: str) -> None:
+        _stop(entry, kind)
+
+    def execute(
+        self, entry: Entry, facts: Facts, command: Sequence[str], seconds: float, lifeline: Lifeline
+    ) -> Ran:
         assignment = entry.assignment
         if assignment is None:
-            entry.order_write(f"stop {int(signal.SIGTERM)} 30")
-            return
-        entry.order_write(f"stop {signal_number(assignment.stop_signal)} {assignment.stop_grace_seconds}")
+            raise NotPrepared(entry.flaw)
+        user = user_find(assignment.user)
+        directory = assignment.working_dir or "/"
+        sandboxed = Sandboxed(
+            pid=int(facts.state.get("child") or 0),
+            started=int(facts.state.get("child_started") or 0),
+            environment={
+                **environment(self._config, assignment),
+                **secret_variables(assignment),
+                "PWD": directory,
+            },
+            directory=directory,
+            user=(user.uid, user.gid, user.groups) if user else None,
+        )
+        return run_inside(sandboxed, command, seconds, lifeline)
+
+    def addresses(self) -> tuple[str, ...]:
+        return ("127.0.0.1", "::1", self._address())  # workers share the machine's network
 
     def clear(self, entry: Entry, facts: Facts) -> bool:
         left = entry.leftovers(facts, self._places.boot_id)
@@ -181,6 +220,13 @@ class Bubblewrap:
 
     def explain(self, entry: Entry, message: str) -> str:
         return explained(message, entry.assignment, machine=self._config.name)
+
+
+def _stop(entry: Entry, word: str) -> None:
+    assignment = entry.assignment
+    signum = signal_number(assignment.stop_signal) if assignment else int(signal.SIGTERM)
+    grace = assignment.stop_grace_seconds if assignment else _DEFAULT_GRACE_SECONDS
+    entry.order_write(f"{word} {signum} {grace}")
 
 
 def signal_number(name: str) -> int:

@@ -97,7 +97,7 @@ class Channel:
         self._confirm = confirm
         self._preparing = preparing
         self._applied_at = -_PREPARED_SOON_SECONDS
-        self._applied = state.read().revision
+        self._applied = _revision_known(state.read())
         self._sequence = itertools.count()
         self._lock = threading.Lock()
         self._said = _Said()
@@ -235,6 +235,11 @@ class Channel:
         if self._reached is not False:
             self._reached = False
             log.warning("no answer from the console, workers go on: %s", error)
+
+
+def _revision_known(applied: Applied) -> int:
+    """0 asks the console for all of its desired state: secrets are not kept on a disk."""
+    return 0 if applied.desired and applied.desired.withheld() else applied.revision
 
 
 def digest_of(observed: Observed) -> str:

@@ -1,5 +1,6 @@
-"""`check`: what this machine has and lacks for the runtime bubblewrap, and the command that mends it."""
+"""`check`: what this machine has and lacks, and the command that mends it."""
 
+import json
 import os
 import platform
 import resource
@@ -8,48 +9,67 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
 
 import psutil
 
 from agent.client import Console, ConsoleError
 from agent.config import CONFIG_NAME, ConfigError, config_read
+from agent.discovery.answers import NvmlAnswer
+from agent.discovery.checks import Check, Facts, Verdict, hardware_checks
+from agent.discovery.gpu_ward import problem_words
+from agent.discovery.host import toolkit_version
+from agent.discovery.nvml_process import ask_once
+from agent.discovery.packages import install
+from agent.discovery.ports import ports_read
+from agent.discovery.sources import driver_loaded, nvidia_devices
+from agent.discovery.tree import Tree
 from agent.ports import PortTakenError, port_hold
 from wire.environment import RENDEZVOUS_PORTS
-
-Verdict = Literal["ok", "warning", "missing"]
 
 _OLDEST_BUBBLEWRAP = (0, 5)  # --clearenv, --perms
 _OLDEST_KERNEL = (5, 4)  # pidfd_open
 _OLDEST_PYTHON = (3, 11)
 _LEAST_MEMORY = 2 << 30
+_LEAST_SHM_SHARE = 0.25
 _MOST_SKEW = 2.0
+_SHM = "/dev/shm"  # noqa: S108 - it is looked at, nothing is written
+_PROGRAM_SECONDS = 20
 _COLUMNS = ("what", "", "found", "to do")
 
 
-@dataclass(frozen=True)
-class Check:
-    """One line of the table; `fix` is a command or a sentence, empty when nothing is to be done."""
-
-    what: str
-    verdict: Verdict
-    found: str
-    fix: str = ""
-
-
 def check(state: Path) -> list[Check]:
+    """Everything, the console included."""
+    return [*machine_checks(facts_now()), _rendezvous_port(), *_console(state)]
+
+
+def machine_checks(facts: Facts) -> list[Check]:
+    """Those of the machine alone; a repetition finds the same words as long as the machine is the same."""
     return [
         _bubblewrap(),
         _sandbox(),
         _python(),
         _kernel(),
         _memory(),
+        _shared_memory(),
         _locked_memory(),
-        _rendezvous_port(),
-        *_console(state),
+        *hardware_checks(facts),
+        *_docker(facts),
     ]
+
+
+def facts_now(tree: Tree | None = None) -> Facts:
+    """Asks everything anew; a driver that doesn't answer costs a minute."""
+    tree = tree or Tree()
+    devices = nvidia_devices(tree)
+    facts = Facts(tree=tree, ports=ports_read(tree), nvidia_devices=devices)
+    if not devices and not driver_loaded(tree):
+        return facts
+    said = ask_once()
+    if isinstance(said, NvmlAnswer):
+        return replace(facts, answer=said)
+    return replace(facts, problem=problem_words(said))
 
 
 def checks_table(checks: list[Check]) -> str:
@@ -60,25 +80,27 @@ def checks_table(checks: list[Check]) -> str:
     )
 
 
-def _install(package: str) -> str:
-    for program, command in (
-        ("apt-get", "apt-get install"),
-        ("dnf", "dnf install"),
-        ("zypper", "zypper install"),
-    ):
-        if shutil.which(program):
-            return f"{command} {package}"
-    return f"install the package {package}"
+def checks_json(checks: list[Check]) -> str:
+    return json.dumps({"checks": [asdict(one) for one in checks]}, indent=2)
 
 
 def _bubblewrap() -> Check:
     program = shutil.which("bwrap")
     if program is None:
-        return Check("bubblewrap", "missing", "not installed", _install("bubblewrap"))
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+        return Check("bubblewrap", "missing", "not installed", install("bubblewrap"))
+    said = _said(program, "--version")
     if _version(said.rpartition(" ")[2]) < _OLDEST_BUBBLEWRAP:
-        return Check("bubblewrap", "missing", f"{said} is older than 0.5", _install("bubblewrap"))
+        return Check("bubblewrap", "missing", f"{said} is older than 0.5", install("bubblewrap"))
     return Check("bubblewrap", "ok", said)
+
+
+def _said(*command: str) -> str:
+    """What a program prints; empty when it can't be run, or hangs."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PROGRAM_SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
 
 
 def _sandbox() -> Check:
@@ -88,7 +110,10 @@ def _sandbox() -> Check:
         return Check("sandbox", "missing", "not tried without bubblewrap")
     isolation = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"]
     command = [program, *isolation, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PROGRAM_SECONDS)
+    except subprocess.TimeoutExpired:
+        return Check("sandbox", "missing", f"not made within {_PROGRAM_SECONDS} s", "dmesg")
     if done.returncode == 0:
         return Check("sandbox", "ok", "can be made")
     return Check("sandbox", "missing", done.stderr.strip() or "can't be made", _namespaces_fix())
@@ -110,10 +135,22 @@ def _namespaces_fix() -> str:
     return "run the agent as root"
 
 
+def _docker(facts: Facts) -> Iterator[Check]:
+    """Only where it is: workers run without it."""
+    if shutil.which("docker") is None:
+        return
+    toolkit = toolkit_version(facts.tree)
+    if facts.gpus and not toolkit:
+        found = "docker without the NVIDIA Container Toolkit: containers get no GPUs"
+        yield Check("container toolkit", "warning", found, install("nvidia-container-toolkit"))
+    elif facts.gpus:
+        yield Check("container toolkit", "ok", toolkit)
+
+
 def _python() -> Check:
     found = platform.python_version()
     if sys.version_info < _OLDEST_PYTHON:
-        return Check("python", "missing", f"{found} is older than 3.11", _install("python3.11"))
+        return Check("python", "missing", f"{found} is older than 3.11", install("python3.11"))
     return Check("python", "ok", f"{found} in {Path(sys.executable).parent}")
 
 
@@ -130,6 +167,18 @@ def _memory() -> Check:
     if total < _LEAST_MEMORY:
         return Check("memory", "warning", found, "a worker takes 2 GiB if its run doesn't say otherwise")
     return Check("memory", "ok", found)
+
+
+def _shared_memory() -> Check:
+    """NCCL and data loaders share memory there; sandboxes get one of their own, out of the same memory."""
+    path = Path(_SHM)
+    if not path.is_dir() or not path.is_mount():
+        return Check(_SHM, "missing", "not mounted", f"mount -t tmpfs -o nosuid,nodev tmpfs {_SHM}")
+    size = psutil.disk_usage(str(path)).total
+    found = f"{size / (1 << 30):.1f} GiB"
+    if size < _LEAST_SHM_SHARE * psutil.virtual_memory().total:
+        return Check(_SHM, "warning", f"{found} is little", f"mount -o remount,size=50% {_SHM}")
+    return Check(_SHM, "ok", found)
 
 
 def _locked_memory() -> Check:
@@ -155,13 +204,9 @@ def _console(state: Path) -> Iterator[Check]:
         config = config_read(state)
     except ConfigError as error:
         missing = not (state / CONFIG_NAME).exists()
-        verdict: Verdict = "warning" if missing else "missing"
-        yield Check(
-            "joined",
-            verdict,
-            "no" if missing else str(error),
-            "astraeus-agent join --server URL --token TOKEN",
-        )
+        verdict: Verdict = "warning" if missing else "wrong"
+        found = "no" if missing else str(error)
+        yield Check("joined", verdict, found, "astraeus-agent join --server URL --token TOKEN")
         return
     yield Check("joined", "ok", f"{config.name} at {config.server}")
     console = Console(config.server)
@@ -173,15 +218,15 @@ def _console(state: Path) -> Iterator[Check]:
     finally:
         console.close()
     yield Check("console", "ok", "reached")
-    if abs(skew) > _MOST_SKEW:
-        yield Check(
-            "clock",
-            "warning",
-            f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}",
-            "timedatectl set-ntp true",
-        )
-    else:
-        yield Check("clock", "ok", "agrees with the console's")
+    yield _clock(skew)
+
+
+def _clock(skew: float) -> Check:
+    """`skew`: seconds that this machine is ahead."""
+    if abs(skew) <= _MOST_SKEW:
+        return Check("clock", "ok", "agrees with the console's")
+    found = f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
+    return Check("clock", "warning", found, "timedatectl set-ntp true")
 
 
 def _version(text: str) -> tuple[int, ...]:

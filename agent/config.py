@@ -3,9 +3,9 @@
 import json
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agent.files import file_replace
 
@@ -14,6 +14,12 @@ CONFIG_NAME = "agent.json"
 
 class ConfigError(Exception):
     """A state directory that can't be used; the message says what to do."""
+
+
+def _drive_root(path: str) -> str:
+    if not Path(path).is_absolute() or os.path.realpath(path) == "/":
+        raise ValueError("it must be an absolute path other than /")
+    return os.path.normpath(path)
 
 
 class Config(BaseModel):
@@ -30,6 +36,9 @@ class Config(BaseModel):
     """What other machines reach this one by; None: the address of the route to the console."""
     hide: tuple[str, ...] = ()
     """Further files and directories that no worker may see, such as other agents' state."""
+    drive_roots: tuple[Annotated[str, AfterValidator(_drive_root)], ...] = ()
+    """Drives may lie below these directories, and nowhere else: whoever runs the console can't ask for more.
+    Workers see of them only the drives that they mount."""
     state: Path = Path()
 
     def hidden(self) -> tuple[str, ...]:

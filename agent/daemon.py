@@ -14,14 +14,23 @@ from pathlib import Path
 
 from agent.bubblewrap import Bubblewrap, Places
 from agent.channel import Channel, Heard, Identity
+from agent.check import machine_checks
 from agent.client import Console
 from agent.config import Config, ConfigError
 from agent.desired_state import DesiredState
+from agent.discovery.machine import Discovery
 from agent.events import Events
-from agent.inventory import InventorySource, inventory_source, route_address
+from agent.inventory import (
+    DiscoveredInventory,
+    InventorySource,
+    real_inventory,
+    route_address,
+    simulated_source,
+)
 from agent.journal import Journal
 from agent.logs import LogShipper
 from agent.ports import BusyPorts
+from agent.silence import simulated_gpus_busy
 from agent.simulate import SimulatedFile, SimulateError
 from agent.workers import Workers
 from wire.agent_messages import Observed
@@ -30,6 +39,8 @@ log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
 _ADDRESS_SECONDS = 30.0
+_DISCOVERY_SECONDS = 15.0
+"""How long the console waits at most for a machine's GPUs to be known: without them it would think they were gone."""
 _MOST_FILES = 1 << 20
 
 
@@ -43,8 +54,14 @@ class Agent:
         self._runtime = runtime = Bubblewrap(config, places, address, self._busy_ports.note)
         self._console = Console(config.server, config.credential)
         self._state = DesiredState(config.state / "desired.json")
-        self._workers = Workers(Journal(config.state / "assignments"), runtime, self._changed)
-        self._inventory = _inventory(config, runtime)
+        self._discovery = _discovery(config, places.boot_id)
+        self._workers = Workers(
+            Journal(config.state / "assignments"),
+            runtime,
+            gpus_busy=self._discovery.busy if self._discovery else simulated_gpus_busy,
+            changed=self._changed,
+        )
+        self._inventory = _inventory(config, runtime, self._discovery)
         self._looked = self._inventory(), self._busy_ports.read()
         self._shipper = LogShipper(self._console, self._workers)
         self._events = Events(places.events, self._workers.wake, self._shipper.wake)
@@ -72,11 +89,15 @@ class Agent:
         self._channel.changed()
 
     def start(self) -> None:
-        self._look()
+        if self._discovery is not None:
+            self._discovery.start()
         self._runtime.open()
         self._events.start()
         self._workers.adopt(self._state.read().desired)
         self._shipper.start()
+        if self._discovery is not None:
+            self._discovery.wait(_DISCOVERY_SECONDS)
+        self._look()
         self._channel.start()
 
     def run(self, ended: threading.Event) -> None:
@@ -91,6 +112,8 @@ class Agent:
         self._shipper.close()
         self._workers.close()
         self._runtime.close()
+        if self._discovery is not None:
+            self._discovery.close()
 
     def _look(self) -> None:
         """What changes by itself on the machine."""
@@ -144,14 +167,19 @@ def _lock(state: Path) -> int:
     return descriptor
 
 
-def _inventory(config: Config, runtime: Bubblewrap) -> InventorySource:
-    simulated = None
-    if config.simulate:
-        try:
-            simulated = SimulatedFile(Path(config.simulate))
-        except SimulateError as error:
-            raise ConfigError(str(error)) from error
-    return inventory_source(runtime.version(), runtime.limits(), simulated)
+def _discovery(config: Config, boot_id: str) -> Discovery | None:
+    """None on a machine that only pretends to have its devices."""
+    return None if config.simulate else Discovery(config.state, boot_id, check=machine_checks)
+
+
+def _inventory(config: Config, runtime: Bubblewrap, discovery: Discovery | None) -> InventorySource:
+    real = real_inventory(runtime.version(), runtime.limits())
+    if discovery is not None:
+        return DiscoveredInventory(real, discovery)
+    try:
+        return simulated_source(real, SimulatedFile(Path(config.simulate or "")))
+    except SimulateError as error:
+        raise ConfigError(str(error)) from error
 
 
 def address_source(config: Config) -> Callable[[], str]:

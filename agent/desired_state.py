@@ -28,6 +28,7 @@ class DesiredState:
             return Applied()
 
     def write(self, applied: Applied) -> None:
-        """Unsynced: after a power cut the console sends it again. Raises OSError."""
-        document = json.dumps(applied.model_dump(mode="json"), separators=(",", ":"))
+        """Unsynced: after a power cut the console sends it again. Secrets are left out. Raises OSError."""
+        kept = applied.model_copy(update={"desired": applied.desired and applied.desired.stored()})
+        document = json.dumps(kept.model_dump(mode="json"), separators=(",", ":"))
         file_replace(self._path, document.encode(), sync=False)

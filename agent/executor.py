@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from agent.causes import Cause, likely_cause
 from agent.journal import Entry, Facts
 from agent.reconcile import Phase, Step, higher, next_step
 from agent.reports import report_of
 from agent.runtime import NotPrepared, Runtime
-from wire.agent_messages import AssignmentReport, Exit
+from agent.silence import GpusBusy
+from agent.watch import Watch
+from wire.agent_messages import Assignment, AssignmentReport, Exit
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +26,15 @@ _UNSETTLED_LOOK = 0.05
 class Executor(threading.Thread):
     """`changed` is called after every change of `report`, from this thread."""
 
-    def __init__(self, entry: Entry, runtime: Runtime, wanted: Phase, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        runtime: Runtime,
+        wanted: Phase,
+        *,
+        gpus_busy: GpusBusy,
+        changed: Callable[[], None],
+    ) -> None:
         super().__init__(name=f"executor-{entry.id}", daemon=True)
         self.entry = entry
         self._runtime = runtime
@@ -32,6 +43,8 @@ class Executor(threading.Thread):
         self._launches = 0
         self._wake = threading.Event()
         self._closed = False
+        self._watch = Watch(entry, runtime, gpus_busy, self.wake)
+        self._cause: Cause | None = None
         self.report = self._first_report()
 
     @property
@@ -49,9 +62,16 @@ class Executor(threading.Thread):
     def wake(self) -> None:
         self._wake.set()
 
+    def complete(self, assignment: Assignment) -> None:
+        """The console has sent the assignment again, with the secrets that no disk has kept."""
+        if self._withheld() and not assignment.withheld():
+            self.entry = replace(self.entry, assignment=assignment)
+            self._wake.set()
+
     def close(self) -> None:
         """End the thread, not the worker."""
         self._closed = True
+        self._watch.close()
         self._wake.set()
 
     def run(self) -> None:
@@ -64,6 +84,7 @@ class Executor(threading.Thread):
                 log.exception("assignment %s: unexpected error, tried again", self.entry.id)
                 settled = True
             if self.gone:
+                self._watch.close()
                 self._runtime.release(self.entry)
                 return
             self._wake.wait(_SETTLED_LOOK if settled else _UNSETTLED_LOOK)
@@ -71,8 +92,11 @@ class Executor(threading.Thread):
     def _advance(self) -> bool:
         """One step and the report on it. True when only an order or the supervisor changes anything now."""
         facts = self._runtime.facts(self.entry)
-        step = next_step(self._wanted, facts, self._launches)
+        verdict = self._watch.known.verdict
+        step = next_step(self._wanted, facts, self._launches, failed=verdict is not None)
         self._publish(facts)
+        running = facts.alive and facts.phase == "running" and facts.exit is None
+        self._watch.follow(self.entry, facts, running=running and self._wanted == "start")
         match step:
             case Step.LAUNCH:
                 self._launch(facts)
@@ -80,6 +104,8 @@ class Executor(threading.Thread):
                 self._runtime.start(self.entry)
             case Step.ORDER_STOP:
                 self._runtime.stop(self.entry)
+            case Step.ORDER_FAIL if verdict is not None:
+                self._runtime.fail(self.entry, verdict.kind)
             case Step.NEVER_RAN:
                 self._never_ran(facts)
             case Step.GIVE_UP:
@@ -88,11 +114,17 @@ class Executor(threading.Thread):
                 )
             case Step.LOST:
                 self._lost(facts)
-            case Step.WAIT | Step.DONE:
+            case _:
                 pass
-        return step in (Step.WAIT, Step.ORDER_START, Step.ORDER_STOP) and facts.phase != "preparing"
+        settled = (Step.WAIT, Step.ORDER_START, Step.ORDER_STOP, Step.ORDER_FAIL)
+        return (step in settled and facts.phase != "preparing") or (step is Step.LAUNCH and self._withheld())
+
+    def _withheld(self) -> bool:
+        return self.entry.assignment is not None and self.entry.assignment.withheld()
 
     def _launch(self, facts: Facts) -> None:
+        if self._withheld():
+            return  # until the console has sent the secrets again
         if (self._launches or (self.entry.path / "launch").exists()) and not self._runtime.clear(
             self.entry, facts
         ):
@@ -144,12 +176,15 @@ class Executor(threading.Thread):
 
     def _report(self, facts: Facts) -> AssignmentReport:
         if facts.exit is not None:
-            facts = replace(facts, exit={**facts.exit, **self._said_for_people(facts.exit)})
+            facts = replace(
+                facts, exit={**facts.exit, **self._said_for_people(facts.exit), **self._why(facts.exit)}
+            )
         return report_of(
             self.entry.id,
             self.entry.assignment,
             self._wanted,
             facts,
+            watched=self._watch.known,
             log_size=self.entry.log_size(),
             now=time.time(),
         )
@@ -160,6 +195,17 @@ class Executor(threading.Thread):
         if end.get("kind") in ("not_prepared", "not_started"):
             return {"message": self._runtime.explain(self.entry, str(end.get("message") or ""))}
         return {}
+
+    def _why(self, end: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The likely cause, where the worker itself has failed."""
+        failed = end.get("kind") in ("probe_failed", "hung") or (
+            end.get("kind") == "exited" and end.get("code")
+        )
+        if not failed:
+            return {}
+        if self._cause is None:
+            self._cause = likely_cause(self.entry.path / "log")
+        return {"cause": self._cause.line, "cause_at": self._cause.offset}
 
     def _publish(self, facts: Facts) -> None:
         report = self._report(facts)

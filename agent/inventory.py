@@ -1,4 +1,4 @@
-"""What this machine has. GPUs and RDMA ports come from a `Devices`; without one there are none."""
+"""What this machine has, as the console is told: discovered, or declared in a file."""
 
 import platform
 import socket
@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from agent.discovery.machine import Discovery, Found
 from agent.simulate import SimulatedFile
-from wire.agent_messages import Inventory
+from wire.agent_messages import FEATURES, Inventory
 
 InventorySource = Callable[[], Inventory]
 
@@ -20,6 +21,7 @@ def real_inventory(runtime_version: str, limits: tuple[str, ...]) -> Inventory:
         kernel=platform.release(),
         runtime_version=runtime_version,
         limits=limits,
+        features=tuple(sorted(FEATURES)),
     )
 
 
@@ -37,13 +39,41 @@ def simulated_inventory(real: Inventory, file: SimulatedFile) -> Inventory:
     )
 
 
-def inventory_source(
-    runtime_version: str, limits: tuple[str, ...], simulated: SimulatedFile | None
-) -> InventorySource:
-    """Cheap to call: what can't change is read once."""
-    real = real_inventory(runtime_version, limits)
-    if simulated is None:
-        return lambda: real
+def discovered_inventory(base: Inventory, found: Found) -> Inventory:
+    """`base` with everything that was discovered."""
+    return base.model_copy(
+        update={
+            "gpus": found.gpus,
+            "split_gpus": found.split_gpus,
+            "gpus_as_of": found.gpus_as_of,
+            "rdma_ports": found.ports,
+            "host": found.host,
+            "limits": (*base.limits, *found.limits),
+            "health": found.verdict.health,
+            "evidence": found.verdict.evidence,
+            "health_events": found.events,
+            "checks": found.checks,
+        }
+    )
+
+
+class DiscoveredInventory:
+    """Cheap to call: an inventory is put together once for each time that the machine was looked at."""
+
+    def __init__(self, base: Inventory, discovery: Discovery) -> None:
+        self._base = base
+        self._discovery = discovery
+        self._found = Found()
+        self._inventory = base
+
+    def __call__(self) -> Inventory:
+        found = self._discovery.found
+        if found is not self._found:
+            self._found, self._inventory = found, discovered_inventory(self._base, found)
+        return self._inventory
+
+
+def simulated_source(real: Inventory, simulated: SimulatedFile) -> InventorySource:
     return lambda: simulated_inventory(real, simulated)
 
 

@@ -32,6 +32,7 @@ class Joining:
     simulate: Path | None = None
     address: str | None = None
     hide: tuple[Path, ...] = ()
+    drive_roots: tuple[Path, ...] = ()
 
 
 def join(joining: Joining) -> Config:
@@ -40,6 +41,8 @@ def join(joining: Joining) -> Config:
     if joining.runtime == "docker":
         raise JoinError("This version runs workers with bubblewrap only. Use --runtime bubblewrap.")
     server, name = _server(joining.server), _name(joining.name)
+    if Path("/") in [path.resolve() for path in joining.drive_roots]:
+        raise JoinError("Drives can't lie anywhere: give --drive-root a directory of theirs, such as /data.")
     try:
         state = state_prepare(joining.state)
         if (state / CONFIG_NAME).exists():
@@ -58,6 +61,7 @@ def join(joining: Joining) -> Config:
             simulate=str(joining.simulate.resolve()) if joining.simulate else None,
             address=joining.address,
             hide=tuple(str(path.resolve()) for path in joining.hide),
+            drive_roots=tuple(str(path.resolve()) for path in joining.drive_roots),
         )
         config_write(state, config)
     except (ConfigError, SimulateError) as error:

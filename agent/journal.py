@@ -1,18 +1,21 @@
 """What the agent has on disk about its assignments: a directory each, so that its death loses nothing.
 
     <state>/assignments/<id>/
-        assignment.json   agent       the assignment as the console gave it
+        assignment.json   agent       the assignment as the console gave it, less its secrets
         launch            agent       settings for the supervisor, a line key=value each
-        sandbox.args      agent       bubblewrap's options, NUL-separated
+        sandbox.args      agent       bubblewrap's options, NUL-separated; secrets reach it through memory
         command.args      agent       the command, NUL-separated
         files/0, 1, ...   agent       contents of configs
-        order             agent       "wait 0 0", "start 0 0" or "stop <signal> <grace>": what the supervisor
-                                      should do; written in place, as a stop must go out on a full disk too
+        mounts            agent       the drives' directories, to be known again inside the sandbox
+        order             agent       "wait 0 0", "start 0 0", or "stop", "probe_failed" or "hung" with
+                                      " <signal> <grace>": what the supervisor should do; written in place, as a
+                                      stop must go out on a full disk too
         control, gate     agent       FIFOs: "look again" to the supervisor; bubblewrap's start
         lock              supervisor  locked for its life
         started           supervisor  the start marker: created once, before the command starts
         state.json        supervisor  how far it is, with the process ids
-        log               supervisor  the worker's output
+        log               supervisor  the worker's output, secrets masked
+        watch.json        agent       what its probes and its silence have come to
         exit.json         supervisor  written last; the agent writes it when no supervisor can
         shipped           agent       bytes of the log that the console has
 
@@ -216,7 +219,7 @@ class Journal:
         path = self.root / assignment.id
         try:
             path.mkdir(mode=0o700, exist_ok=True)
-            file_replace(path / "assignment.json", assignment.model_dump_json().encode())
+            file_replace(path / "assignment.json", assignment.stored().model_dump_json().encode())
             if not (path / "order").exists():
                 file_replace(path / "order", "wait 0 0".ljust(_ORDER_WIDTH).encode(), sync=False)
             for name in ("control", "gate"):

@@ -8,7 +8,8 @@ The order of the options is the order of the mounts, each on top of the ones bef
   1. the machine's tree, read-only, with rebuilt directories
   2. private directories (/tmp, /run, ...) and what is hidden (the agents' state, credentials of the machine)
   3. Python's own directories, where 2 covers them
-  4. configs
+  4. drives
+  5. configs and secrets
 """
 
 import os
@@ -36,6 +37,23 @@ class Data:
     path: str
     mode: int
     descriptor: int
+    kind: str = "config"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path}"
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A directory of this machine, mounted whole: `source` has no symbolic links in it."""
+
+    path: str
+    drive: str
+    source: str
+    read_only: bool
+
+    def __str__(self) -> str:
+        return f"drive {self.drive} at {self.path}"
 
 
 @dataclass(frozen=True)
@@ -53,20 +71,27 @@ class Machine:
 class _Plan:
     rebuilt: set[str] = field(default_factory=set)
     replaced: set[str] = field(default_factory=set)
-    """Entries of rebuilt directories that are left out, because a config takes their place."""
-    targets: dict[str, Data] = field(default_factory=dict)
+    """Entries of rebuilt directories that are left out, because something is mounted in their place."""
+    targets: dict[str, Data | Bind] = field(default_factory=dict)
+
+
+def target_of(path: str) -> str:
+    """Where a mount at `path` really is, as bubblewrap follows no link at its end."""
+    return str(Path(os.path.realpath(Path(path).parent)) / Path(path).name)
 
 
 def layout(
-    machine: Machine, files: Sequence[Data], *, shm_bytes: int, tmp_bytes: int, ready_descriptor: int
+    machine: Machine, wanted: Sequence[Data | Bind], *, shm_bytes: int, tmp_bytes: int, ready_descriptor: int
 ) -> list[str]:
-    """bubblewrap's options. `shm_bytes` and `tmp_bytes` limit /dev/shm and /tmp, 0 is the kernel's default.
+    """bubblewrap's options, with all that is `wanted` at its path.
+
+    `shm_bytes` and `tmp_bytes` limit /dev/shm and /tmp, 0 is the kernel's default.
 
     bubblewrap closes `ready_descriptor` when all mounts are done. Raises LayoutError.
     """
     covers = _covers(machine)
     kept = [path for path in map(os.path.realpath, machine.kept) if _covering(path, covers)]
-    plan = _plan(files, covers, kept)
+    plan = _plan(wanted, covers, kept)
     below_kept = {path for path in plan.rebuilt if _covering(path, kept)}
     options = [
         *_tree(plan, plan.rebuilt - below_kept),
@@ -83,70 +108,81 @@ def layout(
         *_name_service(covers),
         *(option for path in sorted(below_kept, key=_depth) for option in _rebuilt(path, plan)),
     ]
-    for target, data in plan.targets.items():
-        options += ["--perms", f"{data.mode:04o}", "--ro-bind-data", str(data.descriptor), target]
+    # A file is put into what is mounted before it, never into a drive (_refuse_nested).
+    for target, mount in plan.targets.items():
+        if isinstance(mount, Bind):
+            options += ["--ro-bind" if mount.read_only else "--bind", mount.source, target]
+        else:
+            options += ["--perms", f"{mount.mode:04o}", "--ro-bind-data", str(mount.descriptor), target]
     read_only = {*plan.rebuilt, *(path for path in covers if path not in PRIVATE and Path(path).is_dir())}
     for path in sorted(read_only, key=_depth):
         options += ["--remount-ro", path]
     return [*options, "--file", str(ready_descriptor), "/dev/.ready"]
 
 
-# --- where the configs go
+# --- where all that is wanted goes
 
 
-def _plan(files: Iterable[Data], covers: Sequence[str], kept: Sequence[str]) -> _Plan:
+def _plan(wanted: Iterable[Data | Bind], covers: Sequence[str], kept: Sequence[str]) -> _Plan:
     plan = _Plan()
-    for data in files:
-        path = Path(data.path)
-        target = str(Path(os.path.realpath(path.parent)) / path.name)
+    for mount in wanted:
+        target = target_of(mount.path)
         if target in plan.targets:
             raise LayoutError(
-                f"The configs {plan.targets[target].path} and {data.path} are one file on this machine "
+                f"The {plan.targets[target]} and the {mount} are one path on this machine "
                 f"({target}). Give one of them another path."
             )
         special = _covering(target, SPECIAL)
         if special:
-            raise LayoutError(f"A config can't be mounted at {data.path}: {special} belongs to the system.")
-        plan.targets[target] = data
+            raise LayoutError(f"The {mount} can't be mounted: {special} belongs to the system.")
+        plan.targets[target] = mount
         if _covering(target, kept) or not _covering(target, covers):
             try:
-                _make_room(plan, data.path, target)
+                _make_room(plan, mount, target)
             except OSError as error:
-                raise LayoutError(f"The config {data.path} can't be mounted: {error.strerror}.") from error
+                raise LayoutError(f"The {mount} can't be mounted: {error.strerror}.") from error
     _refuse_nested(plan)
     return plan
 
 
 def _refuse_nested(plan: _Plan) -> None:
-    for target, data in plan.targets.items():
+    """Below a file nothing can be mounted, and in a drive it would leave a mount point behind."""
+    for target, mount in plan.targets.items():
         outer = _covering(str(Path(target).parent), plan.targets)
         if outer:
+            file = "" if isinstance(plan.targets[outer], Bind) else ", which is a file"
             raise LayoutError(
-                f"The config {data.path} lies below {plan.targets[outer].path}, which is a file. "
-                "Give one of them another path."
+                f"The {mount} lies below the {plan.targets[outer]}{file}. Give one of them another path."
             )
 
 
-def _make_room(plan: _Plan, asked: str, target: str) -> None:
+def _make_room(plan: _Plan, mount: Data | Bind, target: str) -> None:
     """See to a mount point at `target`, which lies in the machine's own tree."""
-    path = Path(target)
-    if path.is_dir() and not path.is_symlink():
-        raise LayoutError(
-            f"The config {asked} can't be mounted: this machine has a directory there. "
-            f"Mount it at another path, such as {asked}/config."
-        )
+    path, wants_directory = Path(target), isinstance(mount, Bind)
     if path.exists() and not path.is_symlink():
+        _refuse_other_kind(mount, path, wants_directory=wants_directory)
         return
     ancestor = path.parent
     while not ancestor.exists():
         ancestor = ancestor.parent
     if not ancestor.is_dir():
         raise LayoutError(
-            f"The config {asked} can't be mounted: {ancestor} is a file on this machine. "
+            f"The {mount} can't be mounted: {ancestor} is a file on this machine. "
             "Mount it at another path, such as /app/config."
         )
     plan.rebuilt.add(str(ancestor))
     plan.replaced.add(target)
+
+
+def _refuse_other_kind(mount: Data | Bind, path: Path, *, wants_directory: bool) -> None:
+    if path.is_dir() == wants_directory:
+        return
+    there = "a file" if wants_directory else "a directory"
+    example = "/data" if wants_directory else f"{mount.path}/config"
+    raise LayoutError(
+        f"The {mount} can't be mounted: this machine has {there} there. "
+        f"Mount it at another path, such as {example}."
+    )
 
 
 # --- the mounts
@@ -172,12 +208,12 @@ def _entries(directory: str, plan: _Plan) -> Iterator[str]:
             entries = sorted(found, key=lambda entry: entry.name)
     except OSError as error:
         raise LayoutError(
-            f"A config can't be mounted in {directory}: {error.strerror}. Mount it in a directory of its "
+            f"Nothing can be mounted in {directory}: {error.strerror}. Mount it in a directory of its "
             "own, such as /app."
         ) from error
     if len(entries) > MOST_ENTRIES:
         raise LayoutError(
-            f"A config can't be mounted in {directory}, which has {len(entries)} entries on this machine. "
+            f"Nothing can be mounted in {directory}, which has {len(entries)} entries on this machine. "
             "Mount it in a directory of its own, such as /app."
         )
     for entry in entries:

@@ -16,7 +16,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
     arguments = _parser().parse_args(argv)
     _log_to_stderr(verbose=arguments.verbose)
-    commands = {"join": _join, "run": _run, "check": _check}
+    commands = {"join": _join, "run": _run, "check": _check, "inventory": _inventory}
     return commands[arguments.command](arguments)
 
 
@@ -36,7 +36,13 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("join", parents=[common], help="make this machine one of a console's")
     )
     commands.add_parser("run", parents=[common], help="work, until SIGTERM; workers go on without the agent")
-    commands.add_parser("check", parents=[common], help="say what is missing on this machine")
+    check = commands.add_parser("check", parents=[common], help="say what is missing on this machine")
+    check.add_argument("--json", action="store_true", help="as JSON")
+    inventory = commands.add_parser("inventory", parents=[common], help="say what this machine has")
+    inventory.add_argument("--json", action="store_true", help="as JSON, as the console is told")
+    inventory.add_argument(
+        "--record", type=Path, metavar="DIR", help="also write down where it comes from, in DIR"
+    )
     return parser
 
 
@@ -57,6 +63,14 @@ def _join_arguments(join: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="keep PATH from workers (repeatable)",
     )
+    join.add_argument(
+        "--drive-root",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="let drives lie below PATH (repeatable)",
+    )
     join.add_argument("--run", action="store_true", help="go on as `run`")
 
 
@@ -72,6 +86,7 @@ def _join(arguments: argparse.Namespace) -> int:
         simulate=arguments.simulate,
         address=arguments.address,
         hide=tuple(arguments.hide),
+        drive_roots=tuple(arguments.drive_root),
     )
     try:
         config = join(joining)
@@ -95,11 +110,23 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from agent.check import check, checks_table
+    from agent.check import check, checks_json, checks_table
 
     checks = check(arguments.state_dir)
-    print(checks_table(checks))  # noqa: T201 - the command's answer
-    return 1 if any(found.verdict == "missing" for found in checks) else 0
+    print((checks_json if arguments.json else checks_table)(checks))  # noqa: T201 - the command's answer
+    return 1 if any(found.failed for found in checks) else 0
+
+
+def _inventory(arguments: argparse.Namespace) -> int:
+    from agent.show_inventory import inventory_now, inventory_text
+
+    try:
+        inventory = inventory_now(arguments.record)
+    except OSError as error:
+        return _failed(f"{arguments.record} can't be written: {error.strerror}.")
+    text = inventory.model_dump_json(indent=2) if arguments.json else inventory_text(inventory)
+    print(text)  # noqa: T201 - the command's answer
+    return 0
 
 
 def _failed(message: str) -> int:

@@ -80,6 +80,8 @@ class Step(Enum):
     LAUNCH = auto()
     ORDER_START = auto()
     ORDER_STOP = auto()
+    ORDER_FAIL = auto()
+    """Stop it, for it has failed although it runs."""
     NEVER_RAN = auto()
     """Record that it was stopped before anything was there."""
     GIVE_UP = auto()
@@ -89,11 +91,12 @@ class Step(Enum):
     DONE = auto()
 
 
-def next_step(wanted: Phase, facts: Facts, launches: int) -> Step:
+def next_step(wanted: Phase, facts: Facts, launches: int, *, failed: bool = False) -> Step:
+    """`failed`: watching the worker has come to that."""
     if facts.exit is not None:
         return Step.DONE
     if facts.alive:
-        return _order(wanted, facts.phase)
+        return _order(wanted, facts.phase, failed=failed)
     if facts.marker:
         return Step.LOST
     if wanted == "stop":
@@ -101,9 +104,9 @@ def next_step(wanted: Phase, facts: Facts, launches: int) -> Step:
     return Step.LAUNCH if launches < MOST_LAUNCHES else Step.GIVE_UP
 
 
-def _order(wanted: Phase, phase: str) -> Step:
+def _order(wanted: Phase, phase: str, *, failed: bool) -> Step:
     if wanted == "stop":
         return Step.ORDER_STOP if phase != "stopping" else Step.WAIT
     if wanted == "start" and phase in ("preparing", "prepared"):
         return Step.ORDER_START
-    return Step.WAIT
+    return Step.ORDER_FAIL if failed and phase == "running" else Step.WAIT

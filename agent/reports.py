@@ -6,7 +6,9 @@ from typing import Any, cast, get_args
 
 from agent.journal import Facts
 from agent.reconcile import Phase
+from agent.watch import Watched, watched_detail
 from wire.agent_messages import Assignment, AssignmentReport, Exit, Note
+from wire.quantities import format_duration
 
 _SIGNAL_NAMES = {2: "SIGINT", 9: "SIGKILL", 10: "SIGUSR1", 12: "SIGUSR2", 15: "SIGTERM"}
 _KINDS = get_args(Exit.model_fields["kind"].annotation)
@@ -14,9 +16,13 @@ _REASONS = {
     "stopped": "Stop ordered",
     "time_limit": "Time limit reached",
     "cut_off": "The console was out of reach for too long",
+    "probe_failed": "A probe failed",
+    "hung": "Hung",
 }
 _SURVIVES_SECONDS = 60
 _MESSAGE_LENGTH = 500
+_DETAIL_LENGTH = 300
+_CAUSE_LENGTH = 300
 
 
 def report_of(
@@ -25,42 +31,53 @@ def report_of(
     wanted: Phase,
     facts: Facts,
     *,
+    watched: Watched,
     log_size: int,
     now: float,
 ) -> AssignmentReport:
     """`name` is the assignment's id; `assignment` may be unknown (a damaged journal)."""
     try:
-        return _report(name, assignment, wanted, facts, log_size, now)
+        return _report(name, assignment, wanted, facts, watched, log_size, now)
     except (ValueError, TypeError):  # records that are JSON, but not ours
         damaged = {"kind": "lost", "message": "The agent's records of this worker are damaged."}
         readable = replace(facts, state={}, exit=damaged if facts.exit is not None else None)
-        return _report(name, assignment, wanted, readable, log_size, now)
+        return _report(name, assignment, wanted, readable, watched, log_size, now)
 
 
 def _report(
-    name: str, assignment: Assignment | None, wanted: Phase, facts: Facts, log_size: int, now: float
+    name: str,
+    assignment: Assignment | None,
+    wanted: Phase,
+    facts: Facts,
+    watched: Watched,
+    log_size: int,
+    now: float,
 ) -> AssignmentReport:
     state = facts.exit or facts.state
+    shown = _state(wanted, facts)
     return AssignmentReport(
         id=name,
-        state=_state(wanted, facts),
-        detail=_detail(facts, now),
+        state=shown,
+        detail=_detail(assignment, shown, facts, watched, now)[:_DETAIL_LENGTH],
         ready_at=_number(state, "ready_at"),
         started_at=_number(state, "started_at") if _has_run(facts) else None,
         ended_at=_number(state, "ended_at"),
-        exit=_exit(facts.exit) if facts.exit is not None else None,
+        exit=_exit(facts.exit, watched) if facts.exit is not None else None,
         gone=facts.exit is not None,
         log_size=log_size,
-        notes=tuple(_notes(assignment, state)),
+        notes=(*_notes(assignment, state, watched), *watched.notes),
     )
 
 
-def _detail(facts: Facts, now: float) -> str:
+def _detail(assignment: Assignment | None, shown: str, facts: Facts, watched: Watched, now: float) -> str:
     """A process that SIGKILL doesn't end hangs in the kernel, mostly in a driver or on a dead file server."""
     killed = _number(facts.state, "killed_at")
     if facts.exit is None and killed is not None and now - killed >= _SURVIVES_SECONDS:
         return f"Still there {_SURVIVES_SECONDS} s after SIGKILL"
-    return ""
+    if shown == "preparing" and not facts.alive and assignment is not None and assignment.withheld():
+        missing = [secret.name for secret in assignment.secrets if secret.value is None]
+        return f"Waiting for the console to send the secret {', '.join(missing)}"
+    return watched_detail(assignment, watched) if shown == "running" else ""
 
 
 def _state(wanted: Phase, facts: Facts) -> Any:
@@ -68,6 +85,10 @@ def _state(wanted: Phase, facts: Facts) -> Any:
         return "ended"
     if facts.phase == "stopping" or wanted == "stop":
         return "stopping"
+    if (
+        not facts.alive and not facts.marker
+    ):  # its supervisor has died; what it was ready for is to be built anew
+        return "preparing"
     return {"prepared": "ready", "running": "running"}.get(facts.phase, "preparing")
 
 
@@ -77,18 +98,23 @@ def _has_run(facts: Facts) -> bool:
     return facts.phase in ("running", "stopping")
 
 
-def _exit(record: Mapping[str, Any]) -> Exit:
+def _exit(record: Mapping[str, Any], watched: Watched) -> Exit:
     kind = record.get("kind")
+    message = str(record.get("message") or "")
+    if watched.verdict is not None and watched.verdict.kind == kind:
+        message = watched.verdict.message
     return Exit(
         kind=cast("Any", kind) if kind in _KINDS else "lost",
         code=record.get("code"),
         signal=record.get("signal"),
         out_of_memory=bool(record.get("out_of_memory")),
-        message=str(record.get("message") or "")[:_MESSAGE_LENGTH],
+        message=message[:_MESSAGE_LENGTH],
+        cause=str(record.get("cause") or "")[:_CAUSE_LENGTH],
+        cause_at=record.get("cause_at"),
     )
 
 
-def _notes(assignment: Assignment | None, state: Mapping[str, Any]) -> list[Note]:
+def _notes(assignment: Assignment | None, state: Mapping[str, Any], watched: Watched) -> list[Note]:
     """Lines for the worker's History; the numbers name them, so a note keeps its number for good."""
     notes: list[Note] = []
     if state.get("ready_at"):
@@ -97,19 +123,30 @@ def _notes(assignment: Assignment | None, state: Mapping[str, Any]) -> list[Note
         took = float(state.get("prepare_seconds") or 0) * 1000
         notes.append(Note(number=0, at=state["ready_at"], text=f"Sandbox prepared in {took:.0f} ms{mounted}"))
     if state.get("stopping_at"):
-        notes.append(Note(number=1, at=state["stopping_at"], text=_stop_text(state)))
+        notes.append(Note(number=1, at=state["stopping_at"], text=_stop_text(state, watched)))
     if state.get("killed_at"):
         grace = float(state.get("stop_grace") or 0)
         notes.append(
             Note(number=2, at=state["killed_at"], text=f"Killed with SIGKILL after {grace:g} s of grace")
         )
+    if state.get("warned_at") and assignment is not None:
+        left = format_duration(assignment.warn_signal_seconds or 0)
+        text = f"{left} to the time limit: {assignment.stop_signal} sent as a warning"
+        notes.append(Note(number=3, at=state["warned_at"], text=text))
     return notes
 
 
-def _stop_text(state: Mapping[str, Any]) -> str:
+def _stop_text(state: Mapping[str, Any], watched: Watched) -> str:
     signum, grace = int(state.get("stop_signal") or 0), float(state.get("stop_grace") or 0)
     reason = _REASONS.get(str(state.get("reason")), "Stop ordered")
-    return f"{reason}: {signal_name(signum)} sent, SIGKILL follows after {grace:g} s"
+    sent = f"{signal_name(signum)} sent, SIGKILL follows after {grace:g} s"
+    if watched.verdict is not None and watched.verdict.kind == state.get("reason"):
+        return f"{_sentence(watched.verdict.message[:_CAUSE_LENGTH])}; {sent}"
+    return f"{reason}: {sent}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def signal_name(signum: int) -> str:

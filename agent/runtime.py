@@ -1,6 +1,11 @@
 """The border between the agent and what runs workers: bubblewrap now, other container engines behind it later."""
 
-from typing import Protocol
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
 
 from agent.journal import Entry, Facts
 
@@ -9,8 +14,45 @@ class NotPrepared(Exception):
     """A worker that can't be prepared here; the message becomes its reason."""
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What came of a command inside a worker."""
+
+    code: int | None = None
+    """Its exit code, negative for the signal that ended it; None when it didn't come to its end."""
+    timed_out: bool = False
+    output: str = ""
+    """The last of what it wrote, at most 8 KiB."""
+    error: str = ""
+    """Why it could not be run, or was given up."""
+
+
+class Lifeline:
+    """A command inside a worker ends when this is cut, and when this process dies."""
+
+    def __init__(self) -> None:
+        self.reader, self._writer = os.pipe()
+        self._lock = threading.Lock()
+
+    def cut(self) -> None:
+        with self._lock:
+            if self._writer >= 0:
+                os.close(self._writer)
+                self._writer = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cut()
+        os.close(self.reader)
+
+
 class Runtime(Protocol):
-    """Everything is asked for by assignment, may be asked for again, and returns without waiting."""
+    """Everything is asked for by assignment, may be asked for again, and returns without waiting, `execute`
+    excepted."""
 
     name: str
 
@@ -37,6 +79,17 @@ class Runtime(Protocol):
 
     def stop(self, entry: Entry) -> None:
         """Stop signal, grace, SIGKILL; a worker that was only prepared ends at once."""
+
+    def fail(self, entry: Entry, kind: str) -> None:
+        """Stop a worker that runs because it has failed; `kind` becomes its exit's."""
+
+    def execute(
+        self, entry: Entry, facts: Facts, command: Sequence[str], seconds: float, lifeline: Lifeline
+    ) -> Ran:
+        """Run a command inside a worker that runs, with its environment, and wait for it. Raises OSError."""
+
+    def addresses(self) -> tuple[str, ...]:
+        """Where a worker's ports may be found, best first."""
 
     def clear(self, entry: Entry, facts: Facts) -> bool:
         """End what a worker without a supervisor has left. True when its whole process tree is gone."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from agent.config import Config
 from agent.devices import device_nodes
-from agent.layout import Data, LayoutError, Machine, layout
+from agent.drives import Drive
+from agent.layout import Bind, Data, LayoutError, Machine, layout
 from agent.runtime import NotPrepared
 from agent.supervision.sandbox_process import FIRST_FILE_FD, GATE_FD, READY_FD, STATUS_FD
 from agent.users import user_find, user_reaches
@@ -20,9 +21,12 @@ _MOST_OPTIONS = 8900  # bubblewrap refuses more than 9000
 _HOSTNAME_LENGTH = 64
 _HOSTS = "/etc/hosts"
 
+Content = tuple[str, int, bytes]
+"""Path in the sandbox, mode and bytes of a file."""
 
-def contents(assignment: Assignment, *, name: str, address: str) -> list[tuple[str, int, bytes]]:
-    """Path, mode and bytes of every file that is mounted into the sandbox.
+
+def contents(assignment: Assignment, *, name: str, address: str) -> list[Content]:
+    """Every file that is mounted into the sandbox, secrets excepted.
 
     /etc/hosts is one of them: the worker's host name has to lead to this machine's address (gloo asks).
     """
@@ -34,10 +38,25 @@ def contents(assignment: Assignment, *, name: str, address: str) -> list[tuple[s
 
 
 def sandbox_options(
-    config: Config, assignment: Assignment, files: Sequence[tuple[str, int, bytes]]
+    config: Config,
+    assignment: Assignment,
+    *,
+    files: Sequence[Content],
+    secrets: Sequence[Content],
+    drives: Sequence[Drive],
 ) -> list[str]:
-    """bubblewrap's options, the command excepted. Raises NotPrepared."""
-    options = [*_isolation(config, assignment), *_mounts(config, assignment, files)]
+    """bubblewrap's options, the command and secret variables excepted: nothing in them is secret.
+
+    `files`, then `secrets`, are read from the descriptors from FIRST_FILE_FD on. Raises NotPrepared.
+    """
+    wanted: list[Data | Bind] = [
+        *(drive.bind for drive in drives),
+        *(
+            Data(path, mode, FIRST_FILE_FD + number, "config" if number < len(files) else "secret")
+            for number, (path, mode, _) in enumerate([*files, *secrets])
+        ),
+    ]
+    options = [*_isolation(config, assignment), *_mounts(config, assignment, wanted)]
     options += ["--chdir", assignment.working_dir or "/"]
     for key, value in environment(config, assignment).items():
         options += ["--setenv", key, value]
@@ -80,11 +99,11 @@ def _isolation(config: Config, assignment: Assignment) -> list[str]:
     return options
 
 
-def _mounts(config: Config, assignment: Assignment, files: Sequence[tuple[str, int, bytes]]) -> list[str]:
+def _mounts(config: Config, assignment: Assignment, wanted: Sequence[Data | Bind]) -> list[str]:
     devices: tuple[str, ...] = ()
     if not config.simulate:  # simulated devices aren't there to be passed
         devices = device_nodes(gpu_uuids=assignment.gpu_uuids, rdma=assignment.rdma, imex=assignment.imex)
-    hidden = [*config.hidden(), *(str(Path(path).expanduser()) for path in SECRETS)]
+    hidden = [*config.hidden(), *config.drive_roots, *(str(Path(path).expanduser()) for path in SECRETS)]
     kept = [sys.prefix, sys.base_prefix]
     user = user_find(assignment.user)
     if user is not None:  # it can neither see these nor mount over them
@@ -93,7 +112,7 @@ def _mounts(config: Config, assignment: Assignment, files: Sequence[tuple[str, i
     try:
         return layout(
             Machine(hidden=tuple(hidden), kept=tuple(kept), devices=devices),
-            [Data(path, mode, FIRST_FILE_FD + number) for number, (path, mode, _) in enumerate(files)],
+            wanted,
             shm_bytes=assignment.shm_bytes,
             tmp_bytes=assignment.memory_bytes,
             ready_descriptor=READY_FD,

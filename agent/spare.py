@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -33,8 +34,8 @@ class Spare:
             except OSError as error:  # it is only a head start
                 log.warning("no spare supervisor can be started: %s", error)
 
-    def send(self, directory: Path, held: int | None) -> subprocess.Popen[bytes] | None:
-        """Give the idle supervisor its worker and, if there is one, the descriptor that holds the port.
+    def send(self, directory: Path, held: Mapping[str, int]) -> subprocess.Popen[bytes] | None:
+        """Give the idle supervisor its worker and the descriptors `port` and `secrets`, as far as there are any.
 
         None when there is no idle one.
         """
@@ -48,7 +49,8 @@ class Spare:
         process, channel = idle
         with channel:
             try:
-                socket.send_fds(channel, [bytes(directory)], [] if held is None else [held])
+                names = "".join(f"{name}," for name in held).encode()
+                socket.send_fds(channel, [names, b"\0", bytes(directory)], list(held.values()))
             except OSError:
                 process.kill()
                 return None
@@ -63,10 +65,10 @@ class Spare:
             idle[0].wait()
 
 
-def supervisor_start(directory: Path, held: int | None) -> subprocess.Popen[bytes]:
+def supervisor_start(directory: Path, held: Mapping[str, int]) -> subprocess.Popen[bytes]:
     """A supervisor for this worker at once."""
-    arguments = [str(directory)] if held is None else [str(directory), str(held)]
-    return _start(arguments, stdin=subprocess.DEVNULL, pass_fds=() if held is None else (held,))
+    arguments = [str(directory), *(f"{name}={descriptor}" for name, descriptor in held.items())]
+    return _start(arguments, stdin=subprocess.DEVNULL, pass_fds=tuple(held.values()))
 
 
 def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:

@@ -9,6 +9,7 @@ from agent.executor import Executor
 from agent.journal import Entry, Journal, JournalError
 from agent.reconcile import Forget, Held, Phase, Raise, Take, decide
 from agent.runtime import Runtime
+from agent.silence import GpusBusy
 from wire.agent_messages import Assignment, AssignmentReport, Desired, Exit
 
 log = logging.getLogger(__name__)
@@ -25,9 +26,12 @@ class Tail:
 class Workers:
     """Safe to use from several threads. `changed` is called whenever `reports` would differ."""
 
-    def __init__(self, journal: Journal, runtime: Runtime, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, journal: Journal, runtime: Runtime, *, gpus_busy: GpusBusy, changed: Callable[[], None]
+    ) -> None:
         self._journal = journal
         self._runtime = runtime
+        self._gpus_busy = gpus_busy
         self._changed = changed
         self._lock = threading.RLock()
         self._executors: dict[str, Executor] = {}
@@ -71,6 +75,9 @@ class Workers:
     def apply(self, desired: Desired) -> None:
         with self._lock:
             self._desired, self._unconfirmed = desired, None
+            for assignment in desired.assignments:
+                if assignment.id in self._executors:
+                    self._executors[assignment.id].complete(assignment)
             for action in decide(desired, self._held()):
                 match action:
                     case Take(assignment):
@@ -112,7 +119,7 @@ class Workers:
         self._execute(entry, assignment.phase)
 
     def _execute(self, entry: Entry, wanted: Phase) -> None:
-        executor = Executor(entry, self._runtime, wanted, self._changed)
+        executor = Executor(entry, self._runtime, wanted, gpus_busy=self._gpus_busy, changed=self._changed)
         self._executors[entry.id] = executor
         executor.start()
 

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from astra import INTERRUPTED
-from astra.commands import control, login, logs, machines, runs, show, submit, validate
+from astra.commands import control, login, logs, machines, runs, show, submit, token, validate
 from astra.errors import AstraError
 
 BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
@@ -68,7 +68,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 astraeus = typer.Typer(
-    help="Runs, their workers and logs.",
+    help="Runs, their workers and logs; machines.",
     epilog="\b\nExamples:\n  $ astra astraeus submit run.json --follow\n  $ astra astraeus why ddp-resnet50",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -86,6 +86,6 @@ def _root(
 
 
 login.register(app)
-for group in (submit, runs, show, logs, control, validate, machines):
+for group in (submit, runs, show, logs, control, validate, machines, token):
     group.register(astraeus)
 app.add_typer(astraeus, name="astraeus")

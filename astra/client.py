@@ -33,7 +33,7 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 """Also how long a followed log may be silent before it is asked for again: that finds dead connections."""
 PAGE = 500
-"""Runs a page: the most that the server gives."""
+"""Items a page: the most that the server gives."""
 TRIES = 3
 LONGEST_PAUSE = 10.0
 _COME_BACK = frozenset({429, 502, 503, 504})
@@ -130,8 +130,9 @@ class Client:
     def run_restart(self, run: str) -> Any:
         return self._call("POST", self._runs(run, "restart"))
 
-    def run_explanation(self, run: str) -> Any:
-        return self._call("GET", self._runs(run, "explanation"))
+    def run_explanation(self, run: str, at: str | None = None) -> Any:
+        """`at`: an RFC 3339 time; the judgement that was in force then."""
+        return self._call("GET", self._runs(run, "explanation"), params={"at": at} if at else {})
 
     def run_events(self, run: str) -> Iterator[Any]:
         return self._pages(self._runs(run, "events"))
@@ -141,8 +142,8 @@ class Client:
     def worker_get(self, worker: str) -> Any:
         return self._call("GET", self._workers(worker))
 
-    def worker_explanation(self, worker: str) -> Any:
-        return self._call("GET", self._workers(worker, "explanation"))
+    def worker_explanation(self, worker: str, at: str | None = None) -> Any:
+        return self._call("GET", self._workers(worker, "explanation"), params={"at": at} if at else {})
 
     def worker_attempt(self, worker: str) -> int | None:
         """The newest attempt that has a log of this worker."""
@@ -169,8 +170,9 @@ class Client:
 
     # --- Machines ----------------------------------------------------------------------------------
 
-    def machines(self, cluster: str) -> Iterator[Any]:
-        return self._pages(self._machines(cluster))
+    def machines(self, cluster: str, filters: Filters | None = None) -> Iterator[Any]:
+        """Machines by name, page after page. Filters: state, label (several), pool, q."""
+        return self._pages(self._machines(cluster), filters, PAGE)
 
     def machine_get(self, cluster: str, machine: str) -> Any:
         return self._call("GET", self._machines(cluster, machine))
@@ -185,6 +187,18 @@ class Client:
         params = {"dry_run": "true"} if dry_run else {}
         return self._call("PATCH", self._machines(cluster, machine), json=change, params=params)
 
+    # --- Tokens ------------------------------------------------------------------------------------
+
+    def tokens(self) -> Iterator[Any]:
+        return self._pages(self._tokens(), page_size=PAGE)
+
+    def token_create(self, order: Mapping[str, Any]) -> Any:
+        """The new token with its `secret`, which no later answer has."""
+        return self._call("POST", self._tokens(), json=order)
+
+    def token_revoke(self, token: int) -> Any:
+        return self._call("DELETE", self._tokens(str(token)))
+
     # --- How ---------------------------------------------------------------------------------------
 
     def _runs(self, *names: str) -> str:
@@ -192,6 +206,9 @@ class Client:
 
     def _workers(self, *names: str) -> str:
         return _join(self._workspace_url, "workers", *names)
+
+    def _tokens(self, *names: str) -> str:
+        return _join(self._workspace_url, "tokens", *names)
 
     def _machines(self, cluster: str, *names: str) -> str:
         return _join(self._organization_url, "clusters", cluster, "machines", *names)

@@ -88,6 +88,23 @@ def _clock(value: Any) -> str:
     return word({"at": value}, "at") if time is None else f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
+def token_lines(tokens: Sequence[Any]) -> list[str]:
+    rows = [("ID", "NAME", "ROLE", "BY", "EXPIRES", "LAST USED", "")]
+    rows += [
+        (
+            word(token, "id"),
+            word(token, "name"),
+            word(token, "role"),
+            word(token, "user"),
+            _clock(get(token, "expires_at")) or "never",
+            _clock(get(token, "last_used_at")) or "never",
+            "revoked" if get(token, "revoked_at") else "",
+        )
+        for token in tokens
+    ]
+    return table(rows)
+
+
 # --- Machines -----------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from astra.output import get, show_time, table, word
+from wire.quantities import format_duration
 
 _TEXT_FIELDS = ("text", "message", "reason", "headline")
 _RESULT_FIELDS = ("result", "placement", "then")
@@ -24,7 +25,7 @@ def explanation_lines(explanation: Any) -> list[str]:
     lines += _section("When", _indented([_when(get(explanation, "when"))]))
     lines += _section("Domains", _domains(get(explanation, "domains")))
     lines += _section("Machines", _machines(get(explanation, "machines")))
-    lines += _section("History", _indented(map(sentence, _items(get(explanation, "history")))))
+    lines += _section("History", _history(get(explanation, "history")))
     return lines
 
 
@@ -68,6 +69,18 @@ def _changes(changes: Any) -> list[str]:
 
 def _when(when: Any) -> str:
     return sentence(when) or show_time(get(when, "at"))
+
+
+def _history(history: Any) -> list[str]:
+    """Since when, for how long, why; oldest first."""
+    rows = []
+    for stretch in _items(history):
+        seconds = get(stretch, "seconds")
+        lasted = format_duration(seconds) if isinstance(seconds, int | float) else ""
+        rows.append(
+            (f"  {show_time(get(stretch, 'since'))}", lasted, word(stretch, "kind"), sentence(stretch))
+        )
+    return table(rows) if rows else []
 
 
 def _domains(domains: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""States of runs and workers as the API names them, and the sets the command line decides by."""
+"""States and roles as the API names them, and the sets the command line decides by."""
 
 from enum import StrEnum
 
@@ -15,3 +15,17 @@ class RunState(StrEnum):
 
 RUN_ENDED = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.STOPPED})
 WORKER_ENDED = frozenset({"Succeeded", "Failed", "Stopped", "Lost"})
+
+
+class MachineState(StrEnum):
+    QUARANTINED = "Quarantined"
+    UNREACHABLE = "Unreachable"
+    DRAINING = "Draining"
+    CORDONED = "Cordoned"
+    READY = "Ready"
+
+
+class WorkspaceRole(StrEnum):
+    VIEWER = "viewer"
+    EDITOR = "editor"
+    ADMIN = "admin"

@@ -2,7 +2,7 @@
 
 Every task is also run by a sweep, so a lost message costs seconds, never a run. Queues: `place` (passes, in a
 process of their own: however long they take, they keep no barrier waiting), `react` (barriers, stops, sweeps) and
-`bulk` (removing runs, whose logs may be large).
+`bulk` (removing runs, whose logs may be large, and old records).
 """
 
 import os
@@ -20,6 +20,7 @@ app.conf.task_routes = {
     "runs.tasks.cluster_place": {"queue": "place"},
     "runs.tasks.run_remove": {"queue": "bulk"},
     "runs.tasks.runs_sweep_deleted": {"queue": "bulk"},
+    "runs.tasks.records_sweep": {"queue": "bulk"},
 }
 
 
@@ -35,5 +36,10 @@ app.conf.beat_schedule = {
     "two_agents": sweep("machines.tasks.two_agents_forget", 5),
     "unreachable": sweep("machines.tasks.machines_sweep_silent", 5),
     "lost": sweep("runs.tasks.assignments_sweep_lost", 5),
+    "drains": sweep("runs.tasks.drains_sweep", 2),
     "deleted": sweep("runs.tasks.runs_sweep_deleted", 5),
+    "fabrics": sweep("machines.tasks.fabrics_sweep", 30),
+    "health_events": sweep("machines.tasks.health_events_prune", 3600),
+    "changes": sweep("machines.tasks.changes_prune", 60),
+    "records": sweep("runs.tasks.records_sweep", 3600),
 }

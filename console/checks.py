@@ -41,6 +41,20 @@ def secret_key_is_secret(**_: Any) -> list[CheckMessage]:
     ]
 
 
+@register(Tags.security)
+def encryption_keys_are_secret(**_: Any) -> list[CheckMessage]:
+    if all(len(key) >= SHORTEST_KEY for key in settings.ENCRYPTION_KEYS):
+        return []
+    return [
+        Error(
+            "ASTRAEUS_ENCRYPTION_KEY, or one of ASTRAEUS_OLD_ENCRYPTION_KEYS, is too short: who has a copy of the "
+            "database could guess it and read the secrets in it.",
+            hint=f"Use at least {SHORTEST_KEY} random characters for each.",
+            id="astraeus.E003",
+        )
+    ]
+
+
 @register(Tags.security, deploy=True)
 def demo_login_is_off(**_: Any) -> list[CheckMessage]:
     if not settings.DEMO_LOGIN or urlsplit(settings.PUBLIC_URL).hostname in LOOPBACK:

@@ -11,6 +11,11 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 DEBUG = env.flag("ASTRAEUS_DEBUG", default=False)
 SECRET_KEY = env.text("ASTRAEUS_SECRET_KEY")
+ENCRYPTION_KEYS = [
+    env.text("ASTRAEUS_ENCRYPTION_KEY", SECRET_KEY),
+    *env.text("ASTRAEUS_OLD_ENCRYPTION_KEYS", "").split(),
+]
+"""Secrets of workspaces are encrypted with the first and read with any of them (common/encryption.py)."""
 PUBLIC_URL = env.address("ASTRAEUS_PUBLIC_URL", "http://127.0.0.1:8000", schemes=("http", "https")).rstrip(
     "/"
 )
@@ -38,6 +43,7 @@ INSTALLED_APPS = [
     "template_partials",
     "rest_framework",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -150,8 +156,14 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Runs, workers and machines of an Astraeus console.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1/o/{organization}(/w/{workspace}|/clusters/{cluster})?",
+    "POSTPROCESSING_HOOKS": ["console.api.schema.complete"],
 }
+
+RECORDS_DAYS = env.number("ASTRAEUS_RECORDS_DAYS", 14, low=1, high=3650)
+RECORDS_PER_RUN = env.number("ASTRAEUS_RECORDS_PER_RUN", 200, low=1, high=100_000)
+RECORDS_MIB = env.number("ASTRAEUS_RECORDS_MIB", 256, low=1, high=1_000_000)
+"""How long decisions of passes are kept (runs/scheduling/retention.py)."""
 
 CELERY_BROKER_URL = REDIS_URL
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

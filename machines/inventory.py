@@ -1,20 +1,29 @@
 """Takes over what an agent found on its machine: GPUs, ports and their fabrics, labels of simulated machines."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F
 
-from machines.models import Cluster, Fabric, Gpu, Machine, MachineLabel, RdmaPort
+from common.clock import database_now
+from machines.fabrics import KnownFabrics, fabrics_settle, reported_key
+from machines.health_events import health_events_store
+from machines.models import Gpu, Machine, MachineLabel, RdmaPort
 from machines.signals import cluster_changed
 from wire.agent_messages import GpuReport, Inventory, Observed, PortReport
 from wire.gpu_models import short_model
 
 
 @transaction.atomic
-def inventory_store(*, machine: Machine, observed: Observed) -> bool:
-    """Stores what differs; True when anything did (then placement is told and the machine's version rises)."""
+def inventory_store(*, machine: Machine, observed: Observed, skew: timedelta = timedelta(0)) -> bool:
+    """Stores what differs; True when anything did (then placement is told and the machine's version rises).
+
+    `skew` is added to the agent's times.
+    """
     inventory = observed.inventory
+    _page_store(machine, inventory, skew)
+    health_events_store(machine, inventory.health_events, skew)
     changed = any(
         (
             _machine_store(machine, observed),
@@ -51,6 +60,19 @@ def _machine_store(machine: Machine, observed: Observed) -> bool:
     )
 
 
+def _page_store(machine: Machine, inventory: Inventory, skew: timedelta) -> None:
+    """What only people see: no reason to place anything anew."""
+    known = inventory.gpus_as_of
+    _update(
+        machine,
+        hardware=inventory.model_dump(mode="json", include={"host", "split_gpus"}),
+        gpus_as_of=None if known is None else datetime.fromtimestamp(known, UTC) + skew,
+        health=inventory.health,
+        evidence=inventory.evidence,
+        checks=[check.model_dump(mode="json") for check in inventory.checks],
+    )
+
+
 def _gpus_store(machine: Machine, reports: tuple[GpuReport, ...]) -> bool:
     known = {gpu.uuid: gpu for gpu in machine.gpus.all()}
     changed = False
@@ -72,6 +94,7 @@ def _gpu_store(machine: Machine, gpu: Gpu | None, report: GpuReport) -> bool:
         "nvlink_domain": report.nvlink_domain or "",
         "health": report.health,
         "evidence": report.evidence[:300],
+        "pci_bus": report.pci_bus,
         "present": True,
     }
     if gpu is not None:
@@ -82,56 +105,53 @@ def _gpu_store(machine: Machine, gpu: Gpu | None, report: GpuReport) -> bool:
 
 def _ports_store(machine: Machine, reports: tuple[PortReport, ...]) -> bool:
     known = {(port.device, port.port): port for port in machine.rdma_ports.all()}
-    fabrics = _fabric_ids(machine, reports)
+    fabrics = KnownFabrics(machine.cluster_id, database_now())
     changed = False
     for report in {(report.device, report.port): report for report in reports}.values():
-        values = {
+        port = known.pop((report.device, report.port), None)
+        fabric_id = fabrics.of(port, report)
+        seen = {
             "link_layer": report.link_layer,
             "state": report.state,
             "rate_gbps": report.rate_gbps,
-            "fabric_id": fabrics.get(_fabric_key(report)),
+            "fabric_id": fabric_id,
             "netdev": report.netdev or "",
         }
-        port = known.pop((report.device, report.port), None)
         if port is not None:
-            changed |= _update(port, **values)
+            _update(port, **_port_details(port, report))
+            changed |= _update(port, **seen)
         else:
-            RdmaPort.objects.create(machine=machine, device=report.device, port=report.port, **values)
+            new = RdmaPort(machine=machine, device=report.device, port=report.port, **seen)
+            for name, value in _port_details(new, report).items():
+                setattr(new, name, value)
+            new.save()
             changed = True
     if known:
         RdmaPort.objects.filter(id__in=[port.id for port in known.values()]).delete()
+    if any(reported_key(report) for report in reports):
+        cluster_id = machine.cluster_id
+        transaction.on_commit(lambda: fabrics_settle(cluster_id))
     return changed or bool(known)
 
 
-def _fabric_key(report: PortReport) -> str:
-    """The subnet manager of an InfiniBand port; empty while none is known, and for other ports."""
-    return (report.subnet_manager or "") if report.link_layer == "InfiniBand" else ""
-
-
-def _fabric_ids(machine: Machine, reports: tuple[PortReport, ...]) -> dict[str, int]:
-    """Subnet manager → fabric, of all that the ports name; those that are new are made."""
-    guessed = {key: report.guessed for report in reports if (key := _fabric_key(report))}
-    known = Fabric.objects.filter(cluster=machine.cluster_id, key__in=guessed)
-    found = dict(known.values_list("key", "id"))
-    for key in sorted(guessed.keys() - found.keys()):
-        found[key] = _fabric_make(machine.cluster_id, key, guessed=guessed[key])
-    return found
-
-
-def _fabric_make(cluster_id: int, key: str, *, guessed: bool) -> int:
-    # Two machines that bring a new fabric each at the same moment must not give both one name.
-    Cluster.objects.select_for_update().get(id=cluster_id)
-    fabric, _ = Fabric.objects.get_or_create(
-        cluster_id=cluster_id, key=key, defaults={"name": _fabric_name(cluster_id), "guessed": guessed}
-    )
-    return fabric.id
-
-
-def _fabric_name(cluster_id: int) -> str:
-    """The next free of ib-a, ib-b, …, ib-z, ib-27, …"""
-    number = Fabric.objects.filter(cluster=cluster_id).count()
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    return f"ib-{letters[number]}" if number < len(letters) else f"ib-{number + 1}"
+def _port_details(port: RdmaPort, report: PortReport) -> dict[str, Any]:
+    """What placement doesn't look at."""
+    key = reported_key(report)
+    same = (port.reported_key, port.reported_guess) == (key, report.guessed)
+    return {
+        "physical_state": report.physical_state,
+        "guid": report.guid,
+        "lid": report.lid,
+        "sm_lid": report.sm_lid,
+        "gids": list(report.gids),
+        "numa_node": report.numa_node,
+        "health": report.health,
+        "evidence": report.evidence,
+        "subnet_prefix": report.subnet_prefix or port.subnet_prefix,
+        "reported_key": key,
+        "reported_guess": report.guessed,
+        "reported_at": port.reported_at if same else database_now(),
+    }
 
 
 def _labels_store(machine: Machine, inventory: Inventory) -> bool:

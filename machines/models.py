@@ -3,7 +3,7 @@
 from django.db import models
 from django.db.models import Q
 
-from machines.states import Health, LinkLayer, MachineState, Runtime
+from machines.states import DriveKind, Health, LinkLayer, MachineState, Reach, Runtime
 from tenancy.models import Organization, Workspace
 
 
@@ -58,6 +58,8 @@ class Fabric(models.Model):
     key = models.CharField(max_length=80)
     name = models.CharField(max_length=63)
     guessed = models.BooleanField(default=False)
+    former_keys = models.JSONField(default=dict)
+    """Keys that it had before a hand-over of its subnet manager → until when they count (machines/fabrics.py)."""
     storage = models.BooleanField(default=False)
     """Set by an administrator: out of placement."""
 
@@ -66,6 +68,13 @@ class Fabric(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class MachineManager(models.Manager["Machine"]):
+    """Those that are there. A removed machine is only reached from what once ran on it."""
+
+    def get_queryset(self) -> models.QuerySet["Machine"]:
+        return super().get_queryset().filter(removed_at=None)
 
 
 class Machine(models.Model):
@@ -88,6 +97,17 @@ class Machine(models.Model):
     limits = models.JSONField(default=list)
     """What the runtime can't enforce here, a sentence each."""
     busy_ports = models.JSONField(default=list)
+    hardware = models.JSONField(default=dict)
+    """`host` and `split_gpus` of the inventory, as they came: for its page only."""
+    gpus_as_of = models.DateTimeField(null=True)
+    """Since then nothing new is known of its GPUs; None: all is current."""
+    health = models.CharField(max_length=8, choices=Health.choices, default=Health.HEALTHY)
+    """Of the machine as a whole, as its agent judges; GPUs and ports have their own."""
+    evidence = models.CharField(max_length=300, blank=True)
+    checks = models.JSONField(default=list)
+    """What `astraeus-agent check` says there, a line each."""
+    clock_skew = models.FloatField(default=0)
+    """Seconds that its clock is behind the console's, less than 0 when ahead; to the second."""
 
     # The channel.
     instance = models.CharField(max_length=64, blank=True)
@@ -107,10 +127,21 @@ class Machine(models.Model):
     cordoned_by = models.CharField(max_length=200, blank=True)
     cordon_reason = models.CharField(max_length=200, blank=True)
     draining_at = models.DateTimeField(null=True)
+    drain_until = models.DateTimeField(null=True)
+    """From then on, what still runs on a draining machine goes back to the queue."""
+    removed_at = models.DateTimeField(null=True)
+    """The row stays: the history of what ran there names it. Its name may be taken by another machine."""
+
+    objects = MachineManager()
 
     class Meta:
         ordering = ("name",)
-        constraints = (models.UniqueConstraint("cluster", "name", name="machine_name_unique"),)
+        constraints = (
+            models.UniqueConstraint(
+                "cluster", "name", name="machine_name_unique", condition=Q(removed_at=None)
+            ),
+            models.CheckConstraint(condition=Q(health__in=Health.values), name="machine_health_known"),
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -138,6 +169,7 @@ class Gpu(models.Model):
     nvlink_domain = models.CharField(max_length=80, blank=True)
     health = models.CharField(max_length=8, choices=Health.choices, default=Health.HEALTHY)
     evidence = models.CharField(max_length=300, blank=True)
+    pci_bus = models.CharField(max_length=32, blank=True)
     present = models.BooleanField(default=True)
     """False: the agent no longer finds it. Its row stays while something holds it."""
 
@@ -161,12 +193,28 @@ class RdmaPort(models.Model):
     rate_gbps = models.FloatField()
     fabric = models.ForeignKey(Fabric, models.PROTECT, null=True, related_name="ports")
     netdev = models.CharField(max_length=32, blank=True)
+    physical_state = models.CharField(max_length=32, blank=True)
+    guid = models.CharField(max_length=40, blank=True)
+    lid = models.BigIntegerField(default=0)
+    sm_lid = models.BigIntegerField(default=0)
+    gids = models.JSONField(default=list)
+    numa_node = models.SmallIntegerField(null=True)
+    health = models.CharField(max_length=8, choices=Health.choices, default=Health.HEALTHY)
+    evidence = models.CharField(max_length=300, blank=True)
+
+    # Which fabric it says it is in; machines/fabrics.py makes `fabric` of it.
+    subnet_prefix = models.CharField(max_length=40, blank=True)
+    reported_key = models.CharField(max_length=80, blank=True)
+    reported_guess = models.BooleanField(default=False)
+    reported_at = models.DateTimeField(null=True)
+    """Since when it says so."""
 
     class Meta:
         ordering = ("machine_id", "device", "port")
         constraints = (
             models.UniqueConstraint("machine", "device", "port", name="rdma_port_unique"),
             models.CheckConstraint(condition=Q(link_layer__in=LinkLayer.values), name="link_layer_known"),
+            models.CheckConstraint(condition=Q(health__in=Health.values), name="port_health_known"),
         )
 
     def __str__(self) -> str:
@@ -175,6 +223,38 @@ class RdmaPort(models.Model):
     @property
     def up(self) -> bool:
         return self.state == "ACTIVE"
+
+
+class HealthEvent(models.Model):
+    """A GPU, a port or the machine itself became better or worse, as its agent reported. Kept for half a year."""
+
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="health_events")
+    event_id = models.CharField(max_length=40)
+    """The agent's: it reports an event more than once."""
+    at = models.DateTimeField()
+    """By the console's clock."""
+    subject = models.CharField(max_length=100)
+    """As wire.machine_facts.HealthEvent has it."""
+    name = models.CharField(max_length=100)
+    was = models.CharField(max_length=8, choices=Health.choices)
+    health = models.CharField(max_length=8, choices=Health.choices)
+    evidence = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        ordering = ("-at", "-id")
+        constraints = (
+            models.UniqueConstraint("machine", "event_id", name="health_event_once"),
+            models.CheckConstraint(
+                condition=Q(was__in=Health.values, health__in=Health.values), name="health_event_known"
+            ),
+        )
+        indexes = (
+            models.Index("machine", "at", name="health_event_of_machine"),
+            models.Index("at", name="health_event_age"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.machine} {self.name}: {self.health}"
 
 
 class MachineLabel(models.Model):
@@ -192,6 +272,80 @@ class MachineLabel(models.Model):
 
     def __str__(self) -> str:
         return f"{self.key}={self.value}"
+
+
+class DataVolume(models.Model):
+    """A drive: a directory of machines that runs may mount. Only owners say where it lies."""
+
+    cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="drives")
+    name = models.CharField(max_length=63)
+    kind = models.CharField(max_length=7, choices=DriveKind.choices)
+    path = models.CharField(max_length=4095)
+    """Absolute, the same on every machine that has it; the agents' own configuration must allow it."""
+    pool = models.ForeignKey(Pool, models.CASCADE, null=True, related_name="drives")
+    """Of a shared drive: the pool whose machines have it; None: all of the cluster."""
+    machine = models.ForeignKey(Machine, models.CASCADE, null=True, related_name="drives")
+    """The one that has it; None for a shared drive."""
+    reach = models.CharField(max_length=7, choices=Reach.choices, default=Reach.LOCAL)
+    """Of a machine's drive: whether other machines may mount it over the network."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField()
+    changed_by = models.CharField(max_length=200)
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (
+            models.UniqueConstraint("cluster", "name", name="drive_name_unique"),
+            models.CheckConstraint(condition=Q(reach__in=Reach.values), name="drive_reach_known"),
+            models.CheckConstraint(
+                condition=Q(kind=DriveKind.SHARED, machine=None, reach=Reach.LOCAL)
+                | Q(kind=DriveKind.MACHINE, machine__isnull=False, pool=None),
+                name="drive_has_one_place",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DataVolumeAccess(models.Model):
+    """A workspace may use a drive."""
+
+    volume = models.ForeignKey(DataVolume, models.CASCADE, related_name="access")
+    workspace = models.ForeignKey(Workspace, models.CASCADE, related_name="drive_access")
+    read_only = models.BooleanField(default=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint("volume", "workspace", name="one_access_per_drive"),)
+
+    def __str__(self) -> str:
+        return f"{self.workspace} on {self.volume}"
+
+
+class MachineChange(models.Model):
+    """Placement sees something else of a machine since this transaction: written by database triggers alone.
+
+    Whatever a code path forgets, and whatever changes rows in bulk, is still noted. Read by
+    runs/scheduling/snapshot.py; rows are removed after a few minutes. No foreign keys: the machine may be gone, and
+    a check of the cluster's row with every change would wait for whoever has locked it.
+    """
+
+    cluster_id = models.BigIntegerField()
+    machine_id = models.BigIntegerField(null=True)
+    """None: the cluster's fabrics."""
+    xid = models.BigIntegerField()
+    """The transaction (pg_current_xact_id), which may have committed much later than it wrote."""
+    at = models.DateTimeField()
+    """When that transaction began."""
+
+    class Meta:
+        indexes = (
+            models.Index("cluster_id", "xid", name="machine_change_since"),
+            models.Index("at", name="machine_change_age"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.cluster_id} {self.machine_id} in {self.xid}"
 
 
 class MachineCredential(models.Model):

@@ -13,15 +13,25 @@ from common.nudge import attempt, client, publish
 from common.secrets import NewSecret, secret_digest, secret_make
 from machines.models import JoinToken, Machine, MachineCredential, MachineLabel, Pool
 from machines.signals import cluster_changed
+from machines.states import TOPOLOGY_LABELS
 from tenancy.access import Actor
 from tenancy.services import audit_record
-from wire.names import BadName, check_label_key, check_label_value, check_machine_name
+from wire.names import (
+    MAX_LABELS,
+    BadName,
+    check_label_key,
+    check_label_value,
+    check_machine_name,
+    shown,
+)
 
 JOIN_TOKEN_LIFE = timedelta(hours=1)
 WAKE_CHANNEL = "astraeus:wake"
 """Messages are machine ids: their desired state has moved."""
 
 SEEN_KEPT_SECONDS = 3600
+RESERVED_DOMAIN = "astraeus.io"
+"""Of label keys: beside the topology's, those below it are the product's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +53,38 @@ def join_token_create(*, pool: Pool, by: str) -> NewSecret:
 
 
 @transaction.atomic
+def join_token_issue(*, pool: Pool, actor: Actor) -> tuple[JoinToken, NewSecret]:
+    """A join token that `actor` asked for; its value is in the answer and nowhere else."""
+    secret = join_token_create(pool=pool, by=actor.name)
+    token = JoinToken.objects.get(digest=secret.digest)
+    _join_audit(token, actor, "create")
+    return token, secret
+
+
+@transaction.atomic
+def join_token_revoke(*, token: JoinToken, actor: Actor) -> None:
+    """Nobody can join with it any more. Idempotent; one that was used stays used."""
+    revoked = JoinToken.objects.filter(id=token.id, used_at=None, expires_at__gt=timezone.now())
+    if revoked.update(expires_at=timezone.now()):
+        _join_audit(token, actor, "revoke")
+
+
+def _join_audit(token: JoinToken, actor: Actor, action: str) -> None:
+    audit_record(
+        actor=actor,
+        organization=token.pool.cluster.organization,
+        action=f"join_token.{action}",
+        target=f"{token.prefix}… for {token.pool.slug}",
+    )
+
+
+@transaction.atomic
 def machine_join(*, token: str, name: str, runtime: str, agent_version: str) -> Joined:
     """Exchanges a join token for a machine and its credential.
 
     Raises Forbidden for a token that is unknown, used or expired, Conflict for a name that is taken.
     """
-    _checked("name", check_machine_name, name)
+    name_checked("name", check_machine_name, name)
     joining = (
         JoinToken.objects.select_for_update(of=("self",))
         .select_related("pool__cluster")
@@ -57,19 +93,33 @@ def machine_join(*, token: str, name: str, runtime: str, agent_version: str) -> 
     )
     _require_usable(joining)
     assert joining is not None  # noqa: S101 - for mypy: just required
-    cluster = joining.pool.cluster
+    machine = _signed_out(joining.pool, name) or _machine_create(joining.pool, name, runtime, agent_version)
+    JoinToken.objects.filter(id=joining.id).update(used_at=timezone.now(), machine=machine)
+    return Joined(machine, credential_create(machine=machine))
+
+
+def _signed_out(pool: Pool, name: str) -> Machine | None:
+    """The pool's machine of this name whose credentials were revoked: it joins again as what it was."""
+    machines = Machine.objects.select_for_update(of=("self",)).select_related("cluster")
+    machine = machines.filter(pool=pool, name=name).first()
+    if machine is None:
+        return None
+    revoked = list(machine.credentials.values_list("revoked_at", flat=True))
+    return machine if revoked and None not in revoked else None
+
+
+def _machine_create(pool: Pool, name: str, runtime: str, agent_version: str) -> Machine:
+    cluster = pool.cluster
     try:
         with transaction.atomic():
-            machine = Machine.objects.create(
-                cluster=cluster, pool=joining.pool, name=name, runtime=runtime, agent_version=agent_version
+            return Machine.objects.create(
+                cluster=cluster, pool=pool, name=name, runtime=runtime, agent_version=agent_version
             )
     except IntegrityError as error:
         raise Conflict(
             "name_taken",
             f"{cluster.slug} has a machine named {name}. Join with another --name, or remove it first.",
         ) from error
-    JoinToken.objects.filter(id=joining.id).update(used_at=timezone.now(), machine=machine)
-    return Joined(machine, credential_create(machine=machine))
 
 
 def _require_usable(joining: JoinToken | None) -> None:
@@ -122,14 +172,34 @@ def machines_wake_lagging() -> None:
 
 @transaction.atomic
 def machine_label_set(*, machine: Machine, key: str, value: str, actor: Actor) -> None:
-    """Sets a label; it wins over one that was found. Raises Invalid for bad syntax."""
-    _checked("key", check_label_key, key)
-    _checked("value", check_label_value, value)
+    """Sets a label; it wins over one that was found.
+
+    Raises Invalid for bad syntax, for keys that are reserved, and for more labels than a machine may have.
+    """
+    name_checked("key", check_label_key, key)
+    name_checked("value", check_label_value, value)
+    _require_settable(machine, key)
     before = MachineLabel.objects.filter(machine=machine, key=key, found=False).first()
     MachineLabel.objects.update_or_create(
         machine=machine, key=key, found=False, defaults={"value": value, "set_by": actor.name}
     )
-    _changed(machine, actor, "label", {key: before.value if before else None}, {key: value})
+    machine_changed(machine, actor, "label", {key: before.value if before else None}, {key: value})
+
+
+def _require_settable(machine: Machine, key: str) -> None:
+    domain, slash, _ = key.partition("/")
+    reserved = slash and f".{domain}".endswith(f".{RESERVED_DOMAIN}")
+    if reserved and key not in TOPOLOGY_LABELS:
+        raise _label_refused(
+            f"Keys below {RESERVED_DOMAIN} are reserved; {shown(key)} is none that can be set."
+        )
+    others = MachineLabel.objects.filter(machine=machine, found=False).exclude(key=key)
+    if others.count() >= MAX_LABELS:
+        raise _label_refused(f"{machine.name} has {MAX_LABELS} labels already. Remove one first.")
+
+
+def _label_refused(message: str) -> Invalid:
+    return Invalid("label", message, errors=(FieldError("key", "label", message),))
 
 
 @transaction.atomic
@@ -139,7 +209,7 @@ def machine_label_unset(*, machine: Machine, key: str, actor: Actor) -> None:
     if before is None:
         return
     before.delete()
-    _changed(machine, actor, "label", {key: before.value}, {key: None})
+    machine_changed(machine, actor, "label", {key: before.value}, {key: None})
 
 
 @transaction.atomic
@@ -148,18 +218,19 @@ def machine_cordon(*, machine: Machine, actor: Actor, reason: str = "") -> None:
     Machine.objects.filter(id=machine.id, cordoned_at=None).update(
         cordoned_at=timezone.now(), cordoned_by=actor.name, cordon_reason=reason[:200]
     )
-    _changed(machine, actor, "cordon", None, {"reason": reason})
+    machine_changed(machine, actor, "cordon", None, {"reason": reason})
 
 
 @transaction.atomic
 def machine_uncordon(*, machine: Machine, actor: Actor) -> None:
     Machine.objects.filter(id=machine.id).update(
-        cordoned_at=None, cordoned_by="", cordon_reason="", draining_at=None
+        cordoned_at=None, cordoned_by="", cordon_reason="", draining_at=None, drain_until=None
     )
-    _changed(machine, actor, "uncordon", None, None)
+    machine_changed(machine, actor, "uncordon", None, None)
 
 
-def _checked(path: str, check: Callable[[str], str], value: str) -> None:
+def name_checked(path: str, check: Callable[[str], str], value: str) -> None:
+    """Raises Invalid, at `path`, for what `check` says is no name."""
     try:
         check(value)
     except BadName as error:
@@ -167,7 +238,8 @@ def _checked(path: str, check: Callable[[str], str], value: str) -> None:
         raise Invalid("name", message, errors=(FieldError(path, "name", message),)) from error
 
 
-def _changed(machine: Machine, actor: Actor, action: str, before: object, after: object) -> None:
+def machine_changed(machine: Machine, actor: Actor, action: str, before: object, after: object) -> None:
+    """Notes in the audit log what `actor` did, and has placement look again. In the caller's transaction."""
     Machine.objects.filter(id=machine.id).update(version=F("version") + 1)
     audit_record(
         actor=actor,

@@ -31,6 +31,21 @@ class Runtime(models.TextChoices):
     BUBBLEWRAP = "bubblewrap", "bubblewrap"
 
 
+class DriveKind(models.TextChoices):
+    """Where a drive lies."""
+
+    SHARED = "shared", "shared"
+    """The same path on every machine of a cluster or pool: a shared file system."""
+    MACHINE = "machine", "on one machine"
+
+
+class Reach(models.TextChoices):
+    """Who may mount a drive that lies on one machine."""
+
+    LOCAL = "local", "workers on this machine"
+    NETWORK = "network", "workers on other machines too"
+
+
 LOOKS: dict[str, Look] = {
     MachineState.READY: Look("good", "box-tick"),
     MachineState.CORDONED: Look("off", "box-bar"),

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from machines import channel, services, silence
+from machines import changes, channel, fabrics, health_events, services, silence
 
 
 @shared_task
@@ -18,3 +18,18 @@ def machines_wake_lagging() -> None:
 @shared_task
 def two_agents_forget() -> None:
     channel.two_agents_forget()
+
+
+@shared_task
+def changes_prune() -> None:
+    changes.changes_prune()
+
+
+@shared_task
+def fabrics_sweep() -> None:
+    fabrics.fabrics_sweep()
+
+
+@shared_task
+def health_events_prune() -> None:
+    health_events.health_events_prune()

@@ -6,9 +6,8 @@ from functools import cached_property
 import numpy as np
 
 from placement.arrays import UNKNOWN, Bools, Ints, Longs
-from placement.outcome import Shape
 from placement.request import GroupRequest, Request
-from placement.shapes import shapes_of
+from placement.shapes import Shape, shapes_of
 from placement.snapshot import FREE_HEALTHY, FREE_SUSPECT, GPU_FAULTY, GPU_SUSPECT, Snapshot
 from placement.topology import INFINIBAND, ROCE, Topology
 from placement.verdicts import INFINIBAND_VERDICTS, RDMA_VERDICTS, Verdict
@@ -27,14 +26,19 @@ class GpuCounts:
     free_healthy: Ints
     free_suspect: Ints
 
-    @property
+    @cached_property
     def free(self) -> Ints:
         return np.asarray(self.free_healthy + self.free_suspect)
+
+    @cached_property
+    def sound(self) -> Ints:
+        """Not faulty."""
+        return np.asarray(self.fitting - self.faulty)
 
     @property
     def held(self) -> Ints:
         """Held by some run and not faulty."""
-        return np.asarray(self.fitting - self.faulty - self.free)
+        return np.asarray(self.sound - self.free)
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,7 @@ class Ask:
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        totals = self.topology.gpus_total
-        return shapes_of(self.group, int(totals.max()) if totals.size else 0)
+        return shapes_of(self.group, self.topology.most_gpus)
 
     @cached_property
     def kinds(self) -> tuple[int, ...]:
@@ -76,16 +79,11 @@ class Ask:
             return None
         return INFINIBAND if verdict in INFINIBAND_VERDICTS else ROCE
 
-    def rows_named(self, names: frozenset[str] | None) -> Longs:
-        """Rows of the machines with these names; names that the cluster lacks are passed over."""
-        row_of = self.topology.row_of
-        return np.array(sorted(row_of[name] for name in names or () if name in row_of), dtype=np.int64)
-
     @cached_property
     def lemons(self) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None":
         """(machines,): lemon scores; None when no machine is to be avoided."""
         avoid = {name: score for name, score in self.request.avoid.items() if score > 0}
-        rows = self.rows_named(frozenset(avoid))
+        rows = self.topology.rows_named(frozenset(avoid))
         if not rows.size:
             return None
         scores = np.zeros(self.topology.size)
@@ -180,22 +178,35 @@ class Ask:
 
     def cpu_needed(self, gpus: int) -> "int | Longs":
         """Millicores of one worker with so many GPUs: a number, or one per machine where a share is taken."""
-        return self._amount(
-            gpus, self.group.cpu_millicores, self.group.cpu_millicores_per_gpu, self.topology.cpu_total
-        )
+        fixed = self.cpu_fixed(gpus)
+        return self._share("cpu", self.topology.cpu_total, gpus) if fixed is None else fixed
 
     def memory_needed(self, gpus: int) -> "int | Longs":
         """Bytes of one worker with so many GPUs."""
-        return self._amount(
-            gpus, self.group.memory_bytes, self.group.memory_bytes_per_gpu, self.topology.memory_total
-        )
+        fixed = self.memory_fixed(gpus)
+        return self._share("memory", self.topology.memory_total, gpus) if fixed is None else fixed
 
-    def _amount(self, gpus: int, fixed: int | None, per_gpu: int | None, total: Longs) -> "int | Longs":
-        if fixed is not None:
-            return fixed
-        if per_gpu is not None:
-            return per_gpu * gpus
-        if gpus == 0:
-            return 0
-        has = self.topology.gpus_total
-        return np.asarray(total * np.minimum(gpus, has) // np.maximum(has, 1))
+    def cpu_fixed(self, gpus: int) -> int | None:
+        """Millicores of one worker with so many GPUs; None where it gets a share of its machine's."""
+        return _fixed(gpus, self.group.cpu_millicores, self.group.cpu_millicores_per_gpu)
+
+    def memory_fixed(self, gpus: int) -> int | None:
+        """Bytes of one worker with so many GPUs; None where it gets a share of its machine's."""
+        return _fixed(gpus, self.group.memory_bytes, self.group.memory_bytes_per_gpu)
+
+    def _share(self, what: str, total: Longs, gpus: int) -> Longs:
+        """(machines,): the part of the machine's total that so many of its GPUs are."""
+
+        def share() -> Longs:
+            has = self.topology.gpus_total
+            return np.asarray(total * np.minimum(gpus, has) // np.maximum(has, 1))
+
+        return self.topology.remember(("share", what, gpus), share)
+
+
+def _fixed(gpus: int, each: int | None, per_gpu: int | None) -> int | None:
+    if each is not None:
+        return each
+    if per_gpu is not None:
+        return per_gpu * gpus
+    return 0 if gpus == 0 else None

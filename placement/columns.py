@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from placement.arrays import UNKNOWN, Bools, Longs
+from placement.arrays import UNKNOWN, Bools, Ints, Longs
 from placement.filters import best_port_down, best_port_up, ports_present
-from placement.outcome import MachineOutcome, Rule
+from placement.rules import MachineOutcome, Rule
 from placement.snapshot import GPU_FAULTY, GPU_SUSPECT
 from placement.topology import MIXED_MODELS, Ports, Topology, on_compute_fabric, owners
 
@@ -33,7 +33,8 @@ class Column:
 
 
 def _column(name: str, values: Any, machines: Longs, meaning: Callable[[int], Any] = int) -> Column:
-    every = np.broadcast_to(np.asarray(values, dtype=np.int64), machines.shape)
+    every = np.empty(machines.size, dtype=np.int64)
+    every[:] = values
     return Column(name, every, meaning)
 
 
@@ -192,9 +193,7 @@ def _ports_present(outcome: MachineOutcome, machines: Longs) -> list[Column]:
 def _slow(outcome: MachineOutcome, machines: Longs) -> list[Column]:
     ask, topology = outcome.ask, outcome.ask.topology
     best = np.maximum(best_port_up(ask), best_port_down(ask))
-    counted = _usable_ports(topology, ask.kinds)
-    counted &= topology.ports.gbps == best[owners(topology.ports)]
-    count = np.bincount(owners(topology.ports)[counted], minlength=topology.size)
+    count = topology.remember(("fastest_ports", ask.kinds), lambda: _fastest_ports(topology, ask.kinds, best))
     return [
         _column("ports", count[machines], machines),
         _column("gbps", best[machines], machines),
@@ -203,14 +202,17 @@ def _slow(outcome: MachineOutcome, machines: Longs) -> list[Column]:
     ]
 
 
+def _fastest_ports(topology: Topology, kinds: tuple[int, ...], best: Ints) -> Longs:
+    """(machines,): ports of its best speed."""
+    owner = owners(topology.ports)
+    counted = _usable_ports(topology, kinds) & (topology.ports.gbps == best[owner])
+    return np.bincount(owner[counted], minlength=topology.size)
+
+
 def _down(outcome: MachineOutcome, machines: Longs) -> list[Column]:
     ask, topology = outcome.ask, outcome.ask.topology
-    ports = topology.ports
-    down = _usable_ports(topology, ask.kinds) & ~ports.up
-    best_down = best_port_down(ask)
-    if (best_down[machines] >= ask.min_gbps).any():
-        down &= (ports.gbps >= ask.min_gbps) | (best_down[owners(ports)] < ask.min_gbps)
-    mask = _port_mask(ports, down, topology.size)
+    key = ("ports_down", ask.kinds, ask.min_gbps)
+    mask = topology.remember(key, lambda: _ports_down(topology, ask.kinds, ask.min_gbps, best_port_down(ask)))
     layout = topology.port_layout[machines]
 
     def names(value: int) -> list[str]:
@@ -219,8 +221,15 @@ def _down(outcome: MachineOutcome, machines: Longs) -> list[Column]:
 
     return [
         _column("ports", layout.astype(np.int64) << _MOST_PORTS | mask[machines], machines, names),
-        _column("gbps", best_down[machines], machines),
+        _column("gbps", best_port_down(ask)[machines], machines),
     ]
+
+
+def _ports_down(topology: Topology, kinds: tuple[int, ...], min_gbps: int, best_down: Ints) -> Longs:
+    """(machines,): bits of the ports that are down: those that are fast enough, all where none is."""
+    ports = topology.ports
+    told = (ports.gbps >= min_gbps) | (best_down[owners(ports)] < min_gbps)
+    return _port_mask(ports, _usable_ports(topology, kinds) & ~ports.up & told, topology.size)
 
 
 def _usable_ports(topology: Topology, kinds: tuple[int, ...]) -> Bools:
@@ -241,6 +250,8 @@ def _port_mask(ports: Ports, marked: Bools, machines: int) -> Longs:
 _COLUMNS: Mapping[Rule, Callable[[MachineOutcome, Longs], list[Column]]] = {
     Rule.POOL_NOT_ALLOWED: _pool,
     Rule.NOT_IN_POOLS: _pool,
+    Rule.POOL_CAP: _pool,
+    Rule.POOL_GUARANTEED: _pool,
     Rule.LABEL_MISSING: _labels,
     Rule.DRIVE_MISSING: _drives,
     Rule.OTHER_MODEL: _model,

@@ -6,14 +6,15 @@ machines (with `spread`: as many as different racks or fabrics among them).
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from placement.arrays import Bools, Ints, Longs, lengths, starts
 from placement.ask import Ask
-from placement.outcome import Shape
 from placement.request import Level
+from placement.shapes import Shape
 from placement.topology import Grouping
 
 WIDTHS = {
@@ -26,6 +27,9 @@ WIDTHS = {
     "machine": 22,
 }
 """The order of preference between machines of one domain, most significant first, and the bits each part may use."""
+
+_BELOW = {name: sum(islice(WIDTHS.values(), number + 1, None)) for number, name in enumerate(WIDTHS)}
+"""Bits of all that is less significant."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Preference:
     machines: Longs
     position: Ints
     """(all machines,): place in `machines`; only set for usable ones."""
-    broken: Bools
+    broken: Longs
     left_over: Longs
     suspects: Longs
 
@@ -124,17 +128,28 @@ def preference(ask: Ask, shape: Shape, usable: Bools) -> Preference:
         without_image=_without_image(ask, machines),
         machine=machines,
     )
-    order = np.argsort(key)
+    key.sort()
+    ordered = _part(key, "machine")
     position = np.empty(topology.size, dtype=np.int32)
-    position[machines[order]] = np.arange(machines.size)
-    return Preference(machines[order], position, broken[order], left_over[order], suspects[order])
+    position[ordered] = np.arange(ordered.size)
+    return Preference(
+        ordered, position, _part(key, "broken"), _part(key, "left_over"), _part(key, "suspects")
+    )
+
+
+def _part(keys: Longs, name: str) -> Longs:
+    """What `_pack` was given under this name, in the order of the keys; at most what its bits hold."""
+    return (keys >> _BELOW[name]) & ((1 << WIDTHS[name]) - 1)
 
 
 def _pack(**parts: "npt.NDArray[np.integer | np.bool_] | int") -> Longs:
     """One sortable number per machine; a part that outgrows its bits counts as its largest value."""
     key: Longs = np.zeros(1, dtype=np.int64)
-    for name, bits in WIDTHS.items():
-        key = (key << bits) | np.minimum(np.asarray(parts[name], dtype=np.int64), (1 << bits) - 1)
+    for name, part in parts.items():
+        if isinstance(part, np.ndarray):
+            key = key | np.minimum(part, (1 << WIDTHS[name]) - 1, dtype=np.int64) << _BELOW[name]
+        else:
+            key = key | min(part, (1 << WIDTHS[name]) - 1) << _BELOW[name]
     return key
 
 
@@ -142,13 +157,21 @@ def _tier(ask: Ask, machines: Longs) -> "Longs | int":
     """Rank of each machine's lemon score among those that occur."""
     if ask.lemons is None:
         return 0
-    return np.asarray(np.unique(ask.lemons[machines], return_inverse=True)[1])
+    scores = ask.lemons[machines]
+    return np.asarray(np.unique(scores, return_inverse=True)[1]) if scores.any() else 0
 
 
 def _without_image(ask: Ask, machines: Longs) -> "Bools | int":
     if not ask.request.prefer:
         return 0
-    return ~np.isin(machines, ask.rows_named(ask.request.prefer))
+
+    def lacking() -> Bools:
+        without = np.ones(ask.topology.size, dtype=np.bool_)
+        without[ask.topology.rows_named(ask.request.prefer)] = False
+        return without
+
+    without = ask.topology.remember(("without_image", ask.request.prefer), lacking, passing=True)
+    return np.asarray(without[machines])
 
 
 def choose(shape: Shape, slots: Slots, liked: Preference, *, spread: bool) -> tuple[Longs, int]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from placement.outcome import Placement, Refusal, Rule
-from placement.place import place
+from placement.outcome import Placement, Refusal
+from placement.place import fits, place
 from placement.request import GroupRequest, Level, Request, Selection
+from placement.rules import Rule
 from placement.snapshot import Snapshot
 
 _LOOSER: dict[Level, tuple[Level | None, ...]] = {
@@ -37,17 +38,20 @@ class Impossible:
 
     def as_data(self) -> dict[str, Any]:
         """The refusal's data, with the changes."""
-        changes = [
+        return {**self.refusal.as_data(), "kind": "impossible", "changes": self.changes_data()}
+
+    def changes_data(self) -> list[dict[str, Any]]:
+        """The changes, JSON-serialisable."""
+        return [
             {"field": change.field, "asked": change.asked, "would_fit": change.would_fit}
             for change in self.changes
         ]
-        return {**self.refusal.as_data(), "kind": "impossible", "changes": changes}
 
 
 def possible_ever(snapshot: Snapshot, request: Request) -> Placement | Impossible:
     """The placement that the empty, healthy, ready cluster would give, or why even that holds no such run."""
     empty = snapshot.emptied(repaired=True)
-    lasting = replace(request, occupied=frozenset(), avoid={}, prefer=frozenset())
+    lasting = Request(request.groups, request.allowed_pools)
     answer = place(empty, lasting)
     if isinstance(answer, Placement):
         return answer
@@ -69,7 +73,7 @@ def _changes(empty: Snapshot, request: Request, refusal: Refusal) -> Iterator[Ch
     for variants in _VARIANTS:
         for change, group in variants(_Case(refusal, request.groups[index])):
             groups = (*request.groups[:index], group, *request.groups[index + 1 :])
-            if isinstance(place(empty, replace(request, groups=groups)), Placement):
+            if fits(empty, replace(request, groups=groups)):
                 yield change
                 break
 

@@ -5,16 +5,17 @@ and never looks at what another rule said. Every rule is run on every machine; p
 arrays. What a rule concludes from hardware, labels and names alone is remembered until those change.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from placement.arrays import UNKNOWN, Bools, Ints, Longs, Words
+from placement.arrays import UNKNOWN, Bools, Ints, Longs, Words, read_only
 from placement.ask import Ask, GpuCounts
 from placement.facts import MachineState
-from placement.outcome import Rule, Shape
+from placement.rules import Rule, Said
+from placement.shapes import Shape
 from placement.topology import NO_PORT, Topology
 
 
@@ -54,21 +55,42 @@ def _outside_pools(trial: Trial, pools: frozenset[str] | None) -> Bools:
     return np.asarray(outside[trial.topology.pool])
 
 
+def pool_cap(trial: Trial) -> Bools:
+    return _inside_pools(trial, trial.ask.request.over_cap)
+
+
+def pool_guaranteed(trial: Trial) -> Bools:
+    return _inside_pools(trial, trial.ask.request.guaranteed_to_others)
+
+
+def _inside_pools(trial: Trial, pools: frozenset[str]) -> Bools:
+    inside = np.array([*(name in pools for name in trial.topology.pools), False])
+    return np.asarray(inside[trial.topology.pool])
+
+
 def not_named(trial: Trial) -> Bools:
-    return _all_but(trial, trial.ask.rows_named(trial.ask.group.selection.machines))
+    return _all_but(trial, trial.topology.rows_named(trial.ask.group.selection.machines or ()))
 
 
 def excluded(trial: Trial) -> Bools:
-    return ~_all_but(trial, trial.ask.rows_named(trial.ask.group.selection.exclude_machines))
+    return _only(trial, trial.topology.rows_named(trial.ask.group.selection.exclude_machines))
 
 
 def same_run(trial: Trial) -> Bools:
-    return ~_all_but(trial, trial.ask.rows_named(trial.ask.request.occupied))
+    return _only(trial, trial.topology.rows_named(trial.ask.request.occupied))
+
+
+def reserved(trial: Trial) -> Bools:
+    return _only(trial, trial.topology.rows_named(trial.ask.request.reserved))
 
 
 def _all_but(trial: Trial, rows: Ints | Longs) -> Bools:
-    refused = np.ones(trial.topology.size, dtype=np.bool_)
-    refused[rows] = False
+    return ~_only(trial, rows)
+
+
+def _only(trial: Trial, rows: Ints | Longs) -> Bools:
+    refused = np.zeros(trial.topology.size, dtype=np.bool_)
+    refused[rows] = True
     return refused
 
 
@@ -215,18 +237,18 @@ def gpu_memory(trial: Trial) -> Bools:
 
 def gpus_faulty(trial: Trial) -> Bools:
     gpus, needed = trial.gpus, trial.shape.gpus
-    return np.asarray((gpus.fitting >= needed) & (gpus.fitting - gpus.faulty < needed))
+    return np.asarray((gpus.fitting >= needed) & (gpus.sound < needed))
 
 
 def gpus_busy(trial: Trial) -> Bools:
     gpus, needed = trial.gpus, trial.shape.gpus
-    return np.asarray((gpus.free < needed) & (gpus.fitting >= needed) & (gpus.held > 0))
+    return np.asarray((gpus.free < needed) & (gpus.fitting >= needed) & (gpus.sound > gpus.free))
 
 
 def gpus_suspect(trial: Trial) -> Bools:
     """Suspects stand in the way of healthy_only now, or would even if every run there had ended."""
     gpus, needed = trial.gpus, trial.shape.gpus
-    never = gpus.fitting - gpus.faulty - gpus.suspect < needed
+    never = gpus.sound - gpus.suspect < needed
     now = (gpus.free >= needed) & (gpus.free_healthy < needed)
     return np.asarray((gpus.fitting >= needed) & (gpus.suspect > 0) & (never | now))
 
@@ -248,11 +270,20 @@ class _Fixed:
 
     check: Check
     reads: Callable[[Trial], Hashable | None]
+    passing: bool = False
+    """What it reads is one run's own choice of machines, or changes with every pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A rule that looks at the machines' states alone, and is always asked."""
+
+    check: Check
 
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """A rule that looks at what changes from pass to pass, and when it is asked."""
+    """A rule that looks at what changes with every placement, and when it is asked."""
 
     check: Check
     asked: Callable[[Trial], bool]
@@ -291,15 +322,17 @@ def _nvlink(trial: Trial) -> Hashable | None:
     return joins or trial.ask.group.keep_within == "nvlink_domain" or None
 
 
-RULES: Mapping[Rule, _Fixed | _Live] = {
+RULES: Mapping[Rule, _Fixed | _State | _Live] = {
     Rule.POOL_NOT_ALLOWED: _Fixed(pool_not_allowed, lambda trial: trial.ask.request.allowed_pools),
     Rule.NOT_IN_POOLS: _Fixed(not_in_pools, lambda trial: trial.ask.group.selection.pools),
-    Rule.NOT_NAMED: _Fixed(not_named, lambda trial: trial.ask.group.selection.machines),
+    Rule.NOT_NAMED: _Fixed(not_named, lambda trial: trial.ask.group.selection.machines, passing=True),
     Rule.LABEL_MISSING: _Fixed(
         label_missing, lambda trial: frozenset(trial.ask.group.selection.match_labels.items()) or None
     ),
-    Rule.EXCLUDED: _Fixed(excluded, lambda trial: trial.ask.group.selection.exclude_machines or None),
-    Rule.SAME_RUN: _Fixed(same_run, lambda trial: trial.ask.request.occupied or None),
+    Rule.EXCLUDED: _Fixed(
+        excluded, lambda trial: trial.ask.group.selection.exclude_machines or None, passing=True
+    ),
+    Rule.SAME_RUN: _Fixed(same_run, lambda trial: trial.ask.request.occupied or None, passing=True),
     Rule.NO_GPUS: _Fixed(no_gpus, _gpu_kind),
     Rule.OTHER_MODEL: _Fixed(other_model, _gpu_kind),
     Rule.GPU_MEMORY: _Fixed(gpu_memory, _gpu_kind),
@@ -312,31 +345,53 @@ RULES: Mapping[Rule, _Fixed | _Live] = {
     Rule.NO_RACK: _Fixed(no_rack, _rack),
     Rule.PORT_DOWN: _Fixed(port_down, _ports),
     Rule.PORT_SLOW: _Fixed(port_slow, _ports),
-    Rule.QUARANTINED: _Live(_in_state(MachineState.QUARANTINED), _always),
-    Rule.UNREACHABLE: _Live(_in_state(MachineState.UNREACHABLE), _always),
-    Rule.NOT_READY: _Live(not_ready, _always),
+    Rule.QUARANTINED: _State(_in_state(MachineState.QUARANTINED)),
+    Rule.UNREACHABLE: _State(_in_state(MachineState.UNREACHABLE)),
+    Rule.NOT_READY: _State(not_ready),
     Rule.GPUS_FAULTY: _Live(gpus_faulty, _with_gpus),
+    Rule.POOL_CAP: _Fixed(pool_cap, lambda trial: trial.ask.request.over_cap or None),
+    Rule.POOL_GUARANTEED: _Fixed(
+        pool_guaranteed, lambda trial: trial.ask.request.guaranteed_to_others or None
+    ),
+    Rule.RESERVED: _Fixed(reserved, lambda trial: trial.ask.request.reserved or None, passing=True),
     Rule.MEMORY_SHORT: _Live(memory_short, _always),
     Rule.CPU_SHORT: _Live(cpu_short, _always),
     Rule.GPUS_BUSY: _Live(gpus_busy, _with_gpus),
     Rule.GPUS_SUSPECT: _Live(gpus_suspect, lambda trial: _with_gpus(trial) and trial.ask.group.healthy_only),
-    Rule.STALE_AGENT: _Live(_in_state(MachineState.STALE_AGENT), _always),
-    Rule.DRAINING: _Live(_in_state(MachineState.DRAINING), _always),
-    Rule.CORDONED: _Live(_in_state(MachineState.CORDONED), _always),
+    Rule.STALE_AGENT: _State(_in_state(MachineState.STALE_AGENT)),
+    Rule.DRAINING: _State(_in_state(MachineState.DRAINING)),
+    Rule.CORDONED: _State(_in_state(MachineState.CORDONED)),
 }
 """Every rule, and when it is asked."""
 
 
-def refused_by_rule(ask: Ask, shape: Shape) -> dict[Rule, Bools]:
-    """What every rule that the request asks for says about every machine."""
-    trial = Trial(ask, shape)
-    said: dict[Rule, Bools] = {}
+def _alike() -> dict[Callable[[Trial], Hashable | None], dict[Rule, _Fixed]]:
+    """The fixed rules, those together that read the same of the request."""
+    found: dict[Callable[[Trial], Hashable | None], dict[Rule, _Fixed]] = {}
     for rule, entry in RULES.items():
-        if isinstance(entry, _Live):
-            if entry.asked(trial):
-                said[rule] = entry.check(trial)
-            continue
-        reads = entry.reads(trial)
-        if reads is not None:
-            said[rule] = ask.topology.remember((rule, reads), partial(entry.check, trial))
-    return said
+        if isinstance(entry, _Fixed):
+            found.setdefault(entry.reads, {})[rule] = entry
+    return found
+
+
+_FIXED = [(reads, tuple(rules), next(iter(rules.values())).passing) for reads, rules in _alike().items()]
+_STATE = tuple(rule for rule, entry in RULES.items() if isinstance(entry, _State))
+_LIVE = [(rule, entry) for rule, entry in RULES.items() if isinstance(entry, _Live)]
+
+
+def refused_by_rule(ask: Ask, shape: Shape) -> Said:
+    """What every rule that the request asks for says about every machine."""
+    trial, topology, state = Trial(ask, shape), ask.topology, ask.snapshot.state
+    # The key's number is that array's alone as long as what is remembered holds on to it.
+    of_state = topology.remember(("state", id(state)), lambda: (state, _said_by(trial, _STATE)), passing=True)
+    parts = [of_state[1]]
+    for reads, rules, passing in _FIXED:
+        read = reads(trial)
+        if read is not None:
+            parts.append(topology.remember((rules, read), partial(_said_by, trial, rules), passing=passing))
+    live = {rule: entry.check(trial) for rule, entry in _LIVE if entry.asked(trial)}
+    return Said.together([*parts, Said.of(live)])
+
+
+def _said_by(trial: Trial, rules: Iterable[Rule]) -> Said:
+    return Said.of({rule: read_only(RULES[rule].check(trial)) for rule in rules})

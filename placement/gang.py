@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.arrays import UNKNOWN, Bools, Ints, Longs
+from placement.ask import Ask
 from placement.flow import Supply, share_out
-from placement.outcome import Shape
-from placement.search import Found, Judgement, options, search, slots_under
+from placement.search import Found, Judgement, fabric_of_one, options, search, slots_under
+from placement.shapes import Shape
 from placement.verdicts import RDMA_VERDICTS, Verdict
 
 _CLOSED = -2
@@ -71,7 +72,7 @@ def _combined(judgements: Sequence[Judgement]) -> list[Found] | None:
 
     def descend(chosen: list[Option]) -> list[Found] | None:
         if len(chosen) == len(choices):
-            return _assign(chosen)
+            return _assign(judgements, chosen)
         for option in choices[len(chosen)]:
             budget[0] -= 1
             if budget[0] < 0:
@@ -145,7 +146,7 @@ def _shares(chosen: Sequence[Option]) -> tuple[list[Longs], list[list[int]]] | N
     return None if shares is None else (members, shares)
 
 
-def _assign(chosen: Sequence[Option]) -> list[Found] | None:
+def _assign(judgements: Sequence[Judgement], chosen: Sequence[Option]) -> list[Found] | None:
     """Actual machines for a combination that fits: from each supply the first by name, group after group."""
     fit = _shares(chosen)
     if fit is None:
@@ -158,6 +159,13 @@ def _assign(chosen: Sequence[Option]) -> list[Found] | None:
             machines[group].append(supply[used : used + count])
             used += count
     return [
-        Found(option.verdict, option.shape, np.concatenate(parts), option.fabric)
-        for option, parts in zip(chosen, machines, strict=True)
+        _found(judgement.ask, option, np.concatenate(parts))
+        for judgement, option, parts in zip(judgements, chosen, machines, strict=True)
     ]
+
+
+def _found(ask: Ask, option: Option, machines: Longs) -> Found:
+    """A group on one machine is told its fabric by the machine that it got: there is no domain that would."""
+    alone = option.verdict is Verdict.ONE_MACHINE
+    fabric = fabric_of_one(ask, int(machines[0])) if alone else option.fabric
+    return Found(option.verdict, option.shape, machines, fabric)

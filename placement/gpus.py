@@ -24,10 +24,13 @@ def gpu_slots(ask: Ask, machines: Longs, needed: int) -> Longs:
     if ask.group.models or ask.group.min_memory_bytes:
         offer *= ask.gpu_fits(machines)
     island, index = ask.topology.gpu_island[machines], ask.topology.gpu_index[machines]
+    alike = all(bool((table == table[:1]).all()) for table in (offer, island, index))
     chosen = [
-        choose(bytes(offer[row]), island[row].tobytes(), index[row].tobytes(), needed)
-        for row in range(machines.size)
+        choose(offer[row].tobytes(), island[row].tobytes(), index[row].tobytes(), needed)
+        for row in range(1 if alike else machines.size)
     ]
+    if alike:
+        chosen *= machines.size
     return np.array(chosen, dtype=np.int64).reshape(machines.size, needed)
 
 

@@ -1,108 +1,31 @@
 """What the engine answers: a `Placement` or a `Refusal`, both with what each rule said about each machine."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from placement.arrays import Bools
+from placement.domains import Slots
+from placement.explain import asked_data, closed, machine_rows, main_codes, mentions, nearest_row
+from placement.holdings import Hold
+from placement.room import DomainCount, domain_counts, domains_in_all
+from placement.rules import MachineOutcome
+from placement.shapes import Shape
 from placement.verdicts import Verdict
 
-if TYPE_CHECKING:
-    from placement.ask import Ask
-    from placement.domains import Slots
-
 Transport = Literal["none", "nvlink", "infiniband", "roce", "ethernet"]
-DomainKind = Literal["cluster", "fabric", "rack", "nvlink_domain"]
+
+MOST_DOMAINS = 64
+"""Domains told one by one; the others are counted."""
+
+HEADLINE_DOMAINS, HEADLINE_NAMES = 3, 8
+"""Domains, and names of machines in each, that a headline may name."""
 
 
-class Rule(IntEnum):
-    """One rule = one reason bit = one code = one sentence (`words.py`).
-
-    Ordered from what no waiting changes to what is easily lifted: the first failed rule is the machine's main one.
-    """
-
-    POOL_NOT_ALLOWED = 0
-    NOT_IN_POOLS = 1
-    NOT_NAMED = 2
-    LABEL_MISSING = 3
-    EXCLUDED = 4
-    SAME_RUN = 5
-    NO_GPUS = 6
-    OTHER_MODEL = 7
-    GPU_MEMORY = 8
-    TOO_FEW_GPUS = 9
-    DRIVE_MISSING = 10
-    NO_RDMA_PORT = 11
-    PORT_NO_FABRIC = 12
-    NO_NVLINK_DOMAIN = 13
-    NO_FABRIC = 14
-    NO_RACK = 15
-    PORT_DOWN = 16
-    PORT_SLOW = 17
-    QUARANTINED = 18
-    UNREACHABLE = 19
-    NOT_READY = 20
-    GPUS_FAULTY = 21
-    MEMORY_SHORT = 22
-    CPU_SHORT = 23
-    GPUS_BUSY = 24
-    GPUS_SUSPECT = 25
-    STALE_AGENT = 26
-    DRAINING = 27
-    CORDONED = 28
-
-    @property
-    def code(self) -> str:
-        """The code stored in explanations: `gpus_busy`."""
-        return self.name.lower()
-
-    @property
-    def bit(self) -> int:
-        return 1 << int(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How a group is split: so many machines, so many GPUs on each."""
-
-    machines: int
-    gpus: int
-
-
-@dataclass(frozen=True)
-class MachineOutcome:
-    """What every rule said about every machine for one group in one shape. Nothing is computed until asked for."""
-
-    ask: "Ask"
-    shape: Shape
-    refused: Mapping[Rule, Bools]
-    """Per rule that the request asks for, (machines,): True where it refuses that machine."""
-
-    @cached_property
-    def usable(self) -> Bools:
-        """(machines,): True where no rule refuses."""
-        return ~reduce(np.logical_or, self.refused.values())
-
-    @cached_property
-    def bits(self) -> npt.NDArray[np.uint32]:
-        """(machines,): one bit per failed rule, see `Rule.bit`; 0 where the machine could take a worker."""
-        bits = np.zeros(self.usable.size, dtype=np.uint32)
-        for rule, refused in self.refused.items():
-            bits |= refused * np.uint32(rule.bit)
-        return bits
-
-    def rules_failed(self, machine: int) -> tuple[Rule, ...]:
-        """Every rule that refuses this machine, the main one first."""
-        return tuple(sorted(rule for rule, refused in self.refused.items() if refused[machine]))
-
-
-@dataclass(frozen=True, slots=True)
-class Rank:
+class Rank(NamedTuple):
     """One worker's place. `gpus` are indices on the machine; `ports` go into NCCL_IB_HCA in this order."""
 
     rank: int
@@ -173,6 +96,13 @@ class Placement:
         return tuple(rank for group in self.groups for rank in group.ranks)
 
     @property
+    def holds(self) -> tuple[Hold, ...]:
+        """What its workers hold, in rank order."""
+        return tuple(
+            Hold(rank.machine_name, rank.gpus, rank.cpu_millicores, rank.memory_bytes) for rank in self.ranks
+        )
+
+    @property
     def verdict(self) -> Verdict:
         """The worst network of any group: what the run's page shows."""
         return max(group.verdict for group in self.groups)
@@ -184,9 +114,24 @@ class Placement:
 
     def as_data(self) -> dict[str, Any]:
         """Codes and numbers only, JSON-serialisable; `words.py` makes the sentences from it."""
-        from placement.explain import placement_data
+        told = self.as_headline()
+        for data, group in zip(told["groups"], self.groups, strict=True):
+            chosen = np.array([rank.machine for rank in group.ranks])
+            data["rows"] = machine_rows(group.outcome, besides=chosen)
+        return told
 
-        return placement_data(self)
+    def as_headline(self) -> dict[str, Any]:
+        """The same without what is to be said of every machine."""
+        return {
+            "kind": "placement",
+            "verdict": self.verdict.code,
+            "groups": [_group_data(group) for group in self.groups],
+        }
+
+    @property
+    def outcomes(self) -> tuple[MachineOutcome, ...]:
+        """What every rule said of every machine, group by group."""
+        return tuple(group.outcome for group in self.groups)
 
 
 class Cause(IntEnum):
@@ -210,24 +155,14 @@ class Cause(IntEnum):
     """Every group would fit alone; together they need the same machines."""
     NO_SHAPE = 8
     """The GPUs cannot be split as asked on any machine of this cluster."""
+    POOLS_CLOSED = 9
+    """Enough machines have room, but a quota (cap or guarantee) closes their pools to this run."""
+    MACHINES_RESERVED = 10
+    """Enough machines have room, but they are reserved for a run that goes first."""
 
     @property
     def code(self) -> str:
         return self.name.lower()
-
-
-@dataclass(frozen=True, slots=True)
-class DomainCount:
-    """What one domain offers to the gang: slots are machines that pass every rule."""
-
-    kind: DomainKind
-    name: str
-    on_fabric: str | None
-    """For a rack of an RDMA placement: the fabric whose ports count."""
-    found: int
-    needed: int
-    machines: tuple[str, ...]
-    """The machines found, by name."""
 
 
 @dataclass(frozen=True)
@@ -241,21 +176,102 @@ class Refusal:
     """The shape closest to being met; `domains` and `outcome` are about it."""
     other_shapes: tuple[Shape, ...]
     """Shapes that would have been accepted too and lack more."""
-    slots: "Slots"
+    slots: Slots
     """Where the machines stand that pass every rule, by the domain that must hold the gang."""
     outcome: MachineOutcome
     even_when_free: bool = field(default=False)
     """True in an answer of `possible_ever`: the cluster cannot hold it even when empty, healthy and ready."""
 
+    @property
+    def outcomes(self) -> tuple[MachineOutcome, ...]:
+        """What every rule said of every machine, for the group that fails."""
+        return (self.outcome,)
+
     @cached_property
     def domains(self) -> tuple[DomainCount, ...]:
         """Every domain with what it offers, best first; only made when asked for."""
-        from placement.explain import domain_counts
+        return domain_counts(self.outcome.ask, self.shape, self.slots, most=self._domains_in_all)
 
-        return domain_counts(self)
+    @cached_property
+    def _domains_in_all(self) -> int:
+        return domains_in_all(self.outcome.ask, self.slots)
 
     def as_data(self) -> dict[str, Any]:
         """Codes and numbers only, JSON-serialisable; `words.py` makes the sentences from it."""
-        from placement.explain import refusal_data
+        told = domain_counts(self.outcome.ask, self.shape, self.slots, most=MOST_DOMAINS)
+        return {**self._told_shortly(told), "rows": machine_rows(self.outcome)}
 
-        return refusal_data(self)
+    def as_headline(self) -> dict[str, Any]:
+        """What `words.headline` and `words.worker_reason` read of `as_data`, small and quickly made, for lists."""
+        ask, slots = self.outcome.ask, self.slots
+        return self._told_shortly(
+            domain_counts(ask, self.shape, slots, most=HEADLINE_DOMAINS, most_names=HEADLINE_NAMES)
+        )
+
+    def _told_shortly(self, domains: Sequence[DomainCount]) -> dict[str, Any]:
+        ask = self.outcome.ask
+        anywhere = not domains or domains[0].kind == "cluster"
+        nobody = anywhere and not self.slots.rows.size and not self.even_when_free
+        return {
+            "kind": "refusal",
+            "cause": self.cause.code,
+            "group": ask.group.name,
+            "groups": len(ask.request.groups),
+            "even_when_free": self.even_when_free,
+            "asked": asked_data(ask, self.shape),
+            "shape": _shape_data(self.shape),
+            "other_shapes": [_shape_data(shape) for shape in self.other_shapes],
+            "mentions": mentions(self.outcome),
+            "closed": closed(self.outcome),
+            "machines": ask.topology.size,
+            "main_codes": main_codes(self.outcome) if self.cause is Cause.NONE_SELECTED else {},
+            "nearest": nearest_row(self.outcome) if nobody else None,
+            "domains": [_domain_data(domain) for domain in domains],
+            "domains_left_out": self._domains_in_all - len(domains),
+            "models_present": list(ask.topology.models),
+            "largest_machine_gpus": ask.topology.most_gpus,
+        }
+
+
+def _group_data(group: GroupPlacement) -> dict[str, Any]:
+    return {
+        "group": group.name,
+        "verdict": group.verdict.code,
+        "transport": group.transport,
+        "asked": asked_data(group.outcome.ask, group.shape),
+        "shape": _shape_data(group.shape),
+        "fabric": group.fabric,
+        "rack": group.rack,
+        "nvlink_domain": group.nvlink_domain,
+        "score": {name: getattr(group.score, name) for name in Score.__dataclass_fields__},
+        "ranks": [_rank_data(rank) for rank in group.ranks],
+        "chosen": [rank.machine_name for rank in group.ranks],
+    }
+
+
+def _rank_data(rank: Rank) -> dict[str, Any]:
+    return {
+        "rank": rank.rank,
+        "machine": rank.machine_name,
+        "machine_id": rank.machine_id,
+        "gpus": list(rank.gpus),
+        "gpu_ids": list(rank.gpu_ids),
+        "cpu_millicores": rank.cpu_millicores,
+        "memory_bytes": rank.memory_bytes,
+        "ports": list(rank.ports),
+    }
+
+
+def _shape_data(shape: Shape) -> dict[str, int]:
+    return {"machines": shape.machines, "gpus": shape.gpus}
+
+
+def _domain_data(domain: DomainCount) -> dict[str, Any]:
+    return {
+        "kind": domain.kind,
+        "name": domain.name,
+        "on_fabric": domain.on_fabric,
+        "found": domain.found,
+        "needed": domain.needed,
+        "machines": list(domain.machines),
+    }

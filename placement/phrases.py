@@ -18,11 +18,12 @@ def and_list(names: Sequence[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def shortened(names: Sequence[str]) -> str:
-    """At most three names; of more the first two and how many are left."""
-    if len(names) <= TOLD_IN_FULL:
+def shortened(names: Sequence[str], count: int | None = None) -> str:
+    """At most three names; of more the first two and how many are left. `count`: of how many these are the first."""
+    count = len(names) if count is None else count
+    if count <= TOLD_IN_FULL:
         return ", ".join(names)
-    return f"{names[0]}, {names[1]} and {len(names) - 2:,} more"
+    return f"{names[0]}, {names[1]} and {count - 2:,} more"
 
 
 def gib(size: int) -> str:

@@ -11,21 +11,26 @@ Several groups are one gang (`gang.py`): each is placed as above beside the othe
 of domains is looked at before the gang is refused (`refusals.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+import numpy as np
+
+from placement.arrays import Bools
 from placement.ask import Ask
 from placement.gang import search_together
 from placement.outcome import Placement, Refusal
 from placement.ranks import group_placement
 from placement.refusals import refuse, refuse_together
 from placement.request import Request
+from placement.room import has_room
+from placement.rules import Rule
 from placement.search import Found, Judgement, search
 from placement.snapshot import Snapshot
 
 
 def place(snapshot: Snapshot, request: Request) -> Placement | Refusal:
     """Where every worker of the gang goes, or why no set of machines can hold it now."""
-    judgements = [Judgement(Ask(snapshot, request, index)) for index in range(len(request.groups))]
+    judgements = _judgements(snapshot, request)
     alone = [search(judgement) for judgement in judgements]
     for judgement, found in zip(judgements, alone, strict=True):
         if found is None:
@@ -34,6 +39,57 @@ def place(snapshot: Snapshot, request: Request) -> Placement | Refusal:
         return _placement(judgements, [found for found in alone if found])
     together = search_together(judgements)
     return refuse_together(judgements) if together is None else _placement(judgements, together)
+
+
+def place_on(snapshot: Snapshot, request: Request, names: frozenset[str]) -> Placement | None:
+    """The best placement that uses these machines only, if there is one."""
+    closed = np.ones(snapshot.topology.size, dtype=np.bool_)
+    closed[snapshot.topology.rows_named(names)] = False
+    judgements = _judgements(snapshot, request, closed)
+    if not _fit(judgements):
+        return None
+    founds = search_together(judgements)
+    return None if founds is None else _placement(judgements, founds)
+
+
+def fits(snapshot: Snapshot, request: Request) -> bool:
+    """Whether `place` would give a placement; cheaper than asking it for one."""
+    judgements = _judgements(snapshot, request)
+    if not _fit(judgements):
+        return False
+    return len(judgements) == 1 or search_together(judgements) is not None
+
+
+def fits_without(refusal: Refusal, rules: Collection[Rule], request: Request) -> bool:
+    """Whether the gang that was refused would have been placed, had these rules not been asked.
+
+    `request`: the one refused, less what these rules read. Where it has one shape, the arrays of the refusal tell.
+    """
+    outcome = refusal.outcome
+    if len(request.groups) > 1 or outcome.ask.shapes != (refusal.shape,):
+        return fits(outcome.ask.snapshot, request)
+    return has_room(outcome.ask, refusal.shape, outcome.usable_but_for(rules))
+
+
+def machines_open(snapshot: Snapshot, request: Request) -> Bools:
+    """(machines,): machines that pass every rule for some group in some shape."""
+    open_ = np.zeros(snapshot.topology.size, dtype=np.bool_)
+    for judgement in _judgements(snapshot, request):
+        for shape in judgement.ask.shapes:
+            open_ |= judgement.usable(shape, None)
+    return open_
+
+
+def _judgements(snapshot: Snapshot, request: Request, closed: Bools | None = None) -> list[Judgement]:
+    return [Judgement(Ask(snapshot, request, index), closed) for index in range(len(request.groups))]
+
+
+def _fit(judgements: Sequence[Judgement]) -> bool:
+    """Whether every group alone has room."""
+    return all(
+        any(has_room(judgement.ask, shape, judgement.usable(shape, None)) for shape in judgement.ask.shapes)
+        for judgement in judgements
+    )
 
 
 def _placement(judgements: Sequence[Judgement], founds: Sequence[Found]) -> Placement:

@@ -7,7 +7,8 @@ import numpy as np
 from placement.arrays import UNKNOWN, Ints, Longs
 from placement.ask import Ask
 from placement.gpus import gpu_slots
-from placement.outcome import GroupPlacement, MachineOutcome, Rank, Score, Transport
+from placement.outcome import GroupPlacement, Rank, Score, Transport
+from placement.rules import MachineOutcome
 from placement.search import Found
 from placement.topology import INFINIBAND, Topology
 from placement.verdicts import Verdict
@@ -18,11 +19,14 @@ def in_rank_order(topology: Topology, machines: Longs) -> Longs:
     if machines.size == 1:
         return machines
     keys: list[Ints | Longs] = []
+    domain = np.zeros(machines.size, dtype=np.int64)
     for place in (topology.home_fabric, topology.own_rack, topology.nvlink_domain):
         where = place[machines]
         if (where != where[0]).any():
-            _, inverse, count = np.unique(where, return_inverse=True, return_counts=True)
-            keys += [-count[inverse], where]
+            # What counts of a rack is what stands on the same fabric: a rack may have machines on two.
+            inside = domain * (int(where.max()) + 2) + where
+            _, domain, count = np.unique(inside, return_inverse=True, return_counts=True)
+            keys += [-count[domain], where]
     return np.asarray(machines[np.lexsort((machines, *reversed(keys)))])
 
 
@@ -32,15 +36,13 @@ def workers_of(ask: Ask, found: Found, first_rank: int) -> tuple[Rank, ...]:
     machines = in_rank_order(topology, found.machines)
     slots = gpu_slots(ask, machines, shape.gpus)
     rows = machines[:, None]
-    cpu = np.broadcast_to(ask.cpu_needed(shape.gpus), topology.size)[machines]
-    memory = np.broadcast_to(ask.memory_needed(shape.gpus), topology.size)[machines]
     columns = zip(
         machines.tolist(),
         topology.ids[machines].tolist(),
         topology.gpu_index[rows, slots].tolist(),
         topology.gpu_id[rows, slots].tolist(),
-        cpu.tolist(),
-        memory.tolist(),
+        _each(ask.cpu_needed(shape.gpus), machines),
+        _each(ask.memory_needed(shape.gpus), machines),
         ports_of(ask, machines, found.fabric),
         strict=True,
     )
@@ -59,6 +61,14 @@ def workers_of(ask: Ask, found: Found, first_rank: int) -> tuple[Rank, ...]:
         )
         for rank, (machine, machine_id, gpus, gpu_ids, cores, size, ports) in enumerate(columns, first_rank)
     )
+
+
+def _each(amount: "int | Longs", machines: Longs) -> list[int]:
+    """Per machine what its worker gets of an amount that is one for all or each machine's own."""
+    if isinstance(amount, int):
+        return [amount] * machines.size
+    shares: list[int] = amount[machines].tolist()
+    return shares
 
 
 def ports_of(ask: Ask, machines: Longs, fabric: int) -> list[tuple[str, ...]]:

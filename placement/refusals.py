@@ -6,11 +6,12 @@ import numpy as np
 
 from placement.arrays import Bools
 from placement.ask import Ask
-from placement.domains import Slots, slots_of
-from placement.outcome import Cause, MachineOutcome, Refusal, Rule, Shape
+from placement.outcome import Cause, Refusal
 from placement.request import Level
+from placement.room import has_room, lacking_level, must_share, room
+from placement.rules import QUOTA, RESERVATION, MachineOutcome, Rule
 from placement.search import Judgement
-from placement.shapes import shapes_of
+from placement.shapes import Shape, shapes_of
 
 ADMISSION = (
     Rule.POOL_NOT_ALLOWED,
@@ -30,57 +31,58 @@ _NO_ROOM: dict[Level | None, Cause] = {
 }
 
 
-def must_share(ask: Ask, shape: Shape) -> frozenset[Level]:
-    """The levels that all machines must share whatever the verdict: the room that a refused gang lacks."""
-    if shape.machines == 1:
-        return frozenset()
-    levels: set[Level] = {ask.group.keep_within} if ask.group.keep_within else set()
-    if ask.kinds:
-        levels.add("fabric")
-    if ask.group.interconnect == "nvlink":
-        levels.add("nvlink_domain")
-    return frozenset(levels)
-
-
-def lacking_level(levels: frozenset[Level]) -> Level | None:
-    """The level that a refusal is told about: the narrowest of those that must be shared."""
-    order: tuple[Level, ...] = ("nvlink_domain", "rack", "fabric")
-    return next((level for level in order if level in levels), None)
-
-
 def refuse(judgement: Judgement) -> Refusal:
     """The refusal of a group that fits nowhere, told for the shape that comes closest."""
     ask = judgement.ask
     if not ask.shapes:
         return _no_shape(judgement)
-    slots = {shape: room(ask, shape, judgement.outcome(shape)) for shape in ask.shapes}
-    closest = max(
-        ask.shapes, key=lambda shape: (slots[shape].counts.max(initial=0) / shape.machines, -shape.machines)
-    )
-    outcome = judgement.outcome(closest)
+    closed = _closed(judgement)
+    if closed is not None:
+        return _refusal(judgement, *closed)
+    closest = max(ask.shapes, key=lambda shape: _closeness(judgement, shape))
+    return _refusal(judgement, _cause(ask, closest, judgement.outcome(closest)), closest)
+
+
+def _closeness(judgement: Judgement, shape: Shape) -> tuple[float, int]:
+    found = room(judgement.ask, shape, judgement.outcome(shape).usable).counts.max(initial=0)
+    return found / shape.machines, -shape.machines
+
+
+def _refusal(judgement: Judgement, cause: Cause, shape: Shape) -> Refusal:
+    outcome = judgement.outcome(shape)
     return Refusal(
-        cause=_cause(ask, closest, outcome),
-        group=ask.index,
-        shape=closest,
-        other_shapes=tuple(shape for shape in ask.shapes if shape != closest),
-        slots=slots[closest],
+        cause=cause,
+        group=judgement.ask.index,
+        shape=shape,
+        other_shapes=tuple(other for other in judgement.ask.shapes if other != shape),
+        slots=room(judgement.ask, shape, outcome.usable),
         outcome=outcome,
     )
+
+
+def _closed(judgement: Judgement) -> tuple[Cause, Shape] | None:
+    """The order or policy that alone stands in the way, and the first shape that would have room without it.
+
+    Lifting a reservation comes before lifting a quota: a run that waits for its turn alone is told so.
+    """
+    request = judgement.ask.request
+    quotas = request.over_cap or request.guaranteed_to_others
+    for cause, rules in (
+        (Cause.MACHINES_RESERVED, RESERVATION if request.reserved else ()),
+        (Cause.POOLS_CLOSED, (*QUOTA, *RESERVATION) if quotas else ()),
+    ):
+        for shape in judgement.ask.shapes if rules else ():
+            usable = judgement.outcome(shape).usable_but_for(rules)
+            if has_room(judgement.ask, shape, usable):
+                return cause, shape
+    return None
 
 
 def refuse_together(judgements: Sequence[Judgement]) -> Refusal:
     """The refusal of groups that fit alone, but not together: told about the group with the least choice."""
     judgement = min(judgements, key=_spare)
     shape = max(judgement.ask.shapes, key=lambda one: _spare_in(judgement, one))
-    outcome = judgement.outcome(shape)
-    return Refusal(
-        cause=Cause.GROUPS_COLLIDE,
-        group=judgement.ask.index,
-        shape=shape,
-        other_shapes=tuple(other for other in judgement.ask.shapes if other != shape),
-        slots=room(judgement.ask, shape, outcome),
-        outcome=outcome,
-    )
+    return _refusal(judgement, Cause.GROUPS_COLLIDE, shape)
 
 
 def _spare(judgement: Judgement) -> int:
@@ -88,14 +90,8 @@ def _spare(judgement: Judgement) -> int:
 
 
 def _spare_in(judgement: Judgement, shape: Shape) -> int:
-    found = room(judgement.ask, shape, judgement.outcome(shape)).counts.max(initial=0)
+    found = room(judgement.ask, shape, judgement.outcome(shape).usable).counts.max(initial=0)
     return int(found) - shape.machines
-
-
-def room(ask: Ask, shape: Shape, outcome: MachineOutcome, *, spread: bool = True) -> Slots:
-    """The slots in the domains that must hold the gang."""
-    links = ask.kinds if shape.machines > 1 else ()
-    return slots_of(ask, must_share(ask, shape), links, outcome.usable, every=not spread)
 
 
 def _no_shape(judgement: Judgement) -> Refusal:
@@ -104,7 +100,7 @@ def _no_shape(judgement: Judgement) -> Refusal:
     shapes = shapes_of(ask.group, ask.group.gpus)
     shape = shapes[-1] if shapes else Shape(ask.group.machines or 1, ask.group.gpus)
     outcome = judgement.outcome(shape)
-    return Refusal(Cause.NO_SHAPE, ask.index, shape, (), room(ask, shape, outcome), outcome)
+    return Refusal(Cause.NO_SHAPE, ask.index, shape, (), room(ask, shape, outcome.usable), outcome)
 
 
 def _cause(ask: Ask, shape: Shape, outcome: MachineOutcome) -> Cause:
@@ -113,7 +109,7 @@ def _cause(ask: Ask, shape: Shape, outcome: MachineOutcome) -> Cause:
         return Cause.NONE_SELECTED
     if shape.gpus and not (admitted & (ask.gpus.of_model > 0)).any():
         return Cause.NO_MODEL
-    if ask.group.spread and (room(ask, shape, outcome, spread=False).counts >= shape.machines).any():
+    if ask.group.spread and (room(ask, shape, outcome.usable, spread=False).counts >= shape.machines).any():
         return Cause.NO_SPREAD
     return _NO_ROOM[lacking_level(must_share(ask, shape))]
 

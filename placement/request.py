@@ -68,6 +68,12 @@ class Request:
     groups: tuple[GroupRequest, ...]
     allowed_pools: frozenset[str] | None = None
     """Policy: pools that the workspace may use; None: all."""
+    over_cap: frozenset[str] = frozenset()
+    """Policy: pools in which this run would pass its workspace's cap."""
+    guaranteed_to_others: frozenset[str] = frozenset()
+    """Policy: pools whose free GPUs are guaranteed to other workspaces and not lent to this run."""
+    reserved: frozenset[str] = frozenset()
+    """Order: machines reserved for a run that goes first, which this run may not use meanwhile."""
     occupied: frozenset[str] = frozenset()
     """Machines that already hold a worker of this run (`start: Independent` places workers one by one)."""
     avoid: Mapping[str, float] = field(default_factory=dict)

@@ -10,8 +10,9 @@ from placement.arrays import UNKNOWN, Bools, Ints, Longs
 from placement.ask import Ask
 from placement.domains import Slots, choose, preference, slots_of
 from placement.filters import refused_by_rule
-from placement.outcome import MachineOutcome, Shape
 from placement.request import Level
+from placement.rules import MachineOutcome
+from placement.shapes import Shape
 from placement.verdicts import ACCEPTED, RACK_VERDICTS, RDMA_VERDICTS, Verdict
 
 
@@ -31,6 +32,8 @@ class Judgement:
     """What the rules say about one ask; each shape is judged once, when first looked at."""
 
     ask: Ask
+    closed: Bools | None = None
+    """(machines,): machines not to be used, whatever the rules say."""
     _outcomes: dict[Shape, MachineOutcome] = field(init=False, default_factory=dict)
 
     def outcome(self, shape: Shape) -> MachineOutcome:
@@ -43,6 +46,8 @@ class Judgement:
     def usable(self, shape: Shape, taken: Bools | None) -> Bools:
         """(machines,): passes every rule and is not taken by another group of the gang."""
         usable = self.outcome(shape).usable
+        if self.closed is not None:
+            usable = usable & ~self.closed
         return usable if taken is None else usable & ~taken
 
 
@@ -79,7 +84,7 @@ def search(judgement: Judgement, taken: Bools | None = None) -> Found | None:
 def _fewest_lemons(ask: Ask, usable: Bools, find: Callable[[Bools], Found | None]) -> Found | None:
     """The placement whose worst lemon is as small as possible."""
     found = find(usable)
-    if found is None or ask.lemons is None:
+    if found is None or ask.lemons is None or not ask.lemons[found.machines].any():
         return found
     for limit in np.unique(ask.lemons[usable])[:-1]:
         better = find(usable & (ask.lemons <= limit))

@@ -1,7 +1,16 @@
 """In which shapes a group may run: so many machines, so many GPUs on each."""
 
-from placement.outcome import Shape
+from dataclasses import dataclass
+
 from placement.request import GroupRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a group is split: so many machines, so many GPUs on each."""
+
+    machines: int
+    gpus: int
 
 
 def shapes_of(group: GroupRequest, most_gpus: int) -> tuple[Shape, ...]:

@@ -8,10 +8,10 @@ ports one name, and still no traffic passes between the two. What joins machines
 member of every compute fabric on which it has a port.
 """
 
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -19,13 +19,16 @@ import numpy as np
 from placement.arrays import UNKNOWN, Bools, Ints, Longs, Words, read_only, starts
 from placement.request import Level
 
-_Array = TypeVar("_Array", Bools, Ints)
+_Kept = TypeVar("_Kept")
 
 INFINIBAND, ROCE = 0, 1
 """Link layers, as rows of the per-kind port tables."""
 
 MOST_REMEMBERED = 512
-"""Arrays remembered for each topology; masks of 10,000 machines are 5 MB then."""
+"""Things remembered for each topology, most of them a few masks: of 10,000 machines they are 10 MB then."""
+
+MOST_PASSING = 64
+"""Things remembered beside these that depend on one run's own choice of machines, or on what a single pass reserved."""
 
 MIXED_MODELS = -2
 """Model of a machine whose GPUs differ."""
@@ -106,6 +109,17 @@ class Grouping:
     """Domain of each part."""
 
 
+def _equal(one: object, other: object) -> bool:
+    """Of arrays, and of dataclasses that hold some, field by field."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if is_dataclass(one) and type(one) is type(other):
+        return all(
+            _equal(getattr(one, each.name), getattr(other, each.name)) for each in fields(one) if each.compare
+        )
+    return one == other
+
+
 @dataclass(frozen=True)
 class Topology:
     """The fixed part of a snapshot. All arrays are read-only."""
@@ -146,15 +160,39 @@ class Topology:
     members: Members
     _groupings: dict[frozenset[Level], Grouping] = field(default_factory=dict, repr=False, compare=False)
     _remembered: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+    _passing: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:
         return len(self.names)
 
+    def same_as(self, other: "Topology") -> bool:
+        """Whether both say the same of every machine."""
+        return _equal(self, other)
+
+    @cached_property
+    def most_gpus(self) -> int:
+        """GPUs of the machine that has most."""
+        return int(self.gpus_total.max(initial=0))
+
     @cached_property
     def row_of(self) -> dict[str, int]:
         """Machine name → row."""
         return {name: row for row, name in enumerate(self.names)}
+
+    def rows_named(self, names: Collection[str]) -> Longs:
+        """Rows of the machines with these names, in no order; names that the cluster lacks are passed over."""
+        rows = np.fromiter(map(self.row_of.get, names, repeat(UNKNOWN)), np.int64, len(names))
+        return np.asarray(rows[rows != UNKNOWN])
+
+    @cached_property
+    def slot_of(self) -> Ints:
+        """(machines, indices): the slot of the GPU with that index on the machine; UNKNOWN where there is none."""
+        rows, slots = np.nonzero(self.gpu_index != UNKNOWN)
+        index = self.gpu_index[rows, slots]
+        table = np.full((self.size, int(index.max(initial=-1)) + 1), UNKNOWN, dtype=np.int32)
+        table[rows, index] = slots
+        return read_only(table)
 
     @cached_property
     def mixed(self) -> Ints:
@@ -205,15 +243,21 @@ class Topology:
         bounds = self.ports.start.tolist()
         return (self.ports.names[start:end] for start, end in pairwise(bounds))
 
-    def remember(self, key: Hashable, make: Callable[[], _Array]) -> _Array:
-        """An array over machines that depends on the topology and the key alone, made once for each key."""
-        array = self._remembered.get(key)
-        if array is None:
-            if len(self._remembered) >= MOST_REMEMBERED:
-                self._remembered.clear()
-            array = self._remembered[key] = make()
-            array.flags.writeable = False
-        return cast("_Array", array)
+    def remember(self, key: Hashable, make: Callable[[], _Kept], *, passing: bool = False) -> _Kept:
+        """What follows from the topology and the key alone (arrays over machines), made once for each key.
+
+        `passing`: the key is one run's or one pass's; such things never push out the lasting ones.
+        """
+        kept, most = (self._passing, MOST_PASSING) if passing else (self._remembered, MOST_REMEMBERED)
+        found = kept.get(key)
+        if found is None:
+            found = make()
+            if isinstance(found, np.ndarray):
+                read_only(found)
+            if len(kept) >= most:
+                kept.pop(next(iter(tuple(kept))), None)  # a copy: another thread may be adding one
+            kept[key] = found
+        return cast("_Kept", found)
 
     def grouping(self, levels: Iterable[Level]) -> Grouping:
         """Machines joined by all the given levels at once; by none of them: one domain of all machines.
@@ -272,6 +316,7 @@ class Topology:
             members=members_of(ports, self.fabrics),
             _groupings={},
             _remembered={},
+            _passing={},
         )
 
 

@@ -1,25 +1,31 @@
 """From codes and numbers to sentences. Works from `as_data()` alone: what is stored can be worded years later.
 
-One rule, one code, one sentence template: `_FIXED`, `_COUNTED`, `_COMPARED`. Who holds what is missing is known to the
-caller, who passes names.
+The sentences about one machine are in `words_machine.py`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from placement.phrases import (
     TOLD_IN_FULL,
     and_list,
     cores,
     gib,
-    gpu_names,
-    gpus_free,
     models,
     plural,
     shortened,
 )
+from placement.words_machine import GROUP_TITLES, Data, machine_sentence, port_kind
 
-Data = Mapping[str, Any]
+__all__ = [
+    "GROUP_TITLES",
+    "VERDICTS",
+    "Data",
+    "headline",
+    "machine_sentence",
+    "placement_sentence",
+    "verdict_words",
+    "worker_reason",
+]
 
 VERDICTS: Mapping[str, str] = {
     "one_machine": "one machine",
@@ -32,159 +38,10 @@ VERDICTS: Mapping[str, str] = {
 }
 """Verdict code → words, as the run's page says them."""
 
-GROUP_TITLES: Mapping[str, str] = {
-    "": "Ready for this run",
-    "pool_not_allowed": "Pool not open to this workspace",
-    "not_in_pools": "Another pool",
-    "not_named": "Not among the machines named",
-    "label_missing": "Label missing",
-    "excluded": "Left out by the request",
-    "same_run": "Already has a worker of this run",
-    "no_gpus": "No GPUs",
-    "other_model": "Another model",
-    "gpu_memory": "GPU memory too small",
-    "too_few_gpus": "Too few GPUs",
-    "drive_missing": "Drive missing",
-    "no_rdma_port": "No RDMA port",
-    "port_no_fabric": "Fabric not known",
-    "no_nvlink_domain": "In no NVLink domain",
-    "no_fabric": "On no fabric",
-    "no_rack": "Rack not known",
-    "port_down": "Port down",
-    "port_slow": "Port too slow",
-    "quarantined": "Quarantined",
-    "unreachable": "Unreachable",
-    "not_ready": "Not ready",
-    "gpus_faulty": "GPU faulty",
-    "memory_short": "Too little free memory",
-    "cpu_short": "Too few free cores",
-    "gpus_busy": "Too few free GPUs",
-    "gpus_suspect": "GPU not healthy",
-    "stale_agent": "Old agent",
-    "draining": "Draining",
-    "cordoned": "Cordoned",
-}
-"""Short form of each code: the heading under which machines are listed. "" is for machines that no rule refuses."""
-
-
-def _suspects(numbers: Data) -> str:
-    ready = f"{numbers['healthy']} of {numbers['free']} free GPUs are healthy, {numbers['needed']} needed"
-    marked = numbers["gpus"]
-    return f"{ready}; {gpu_names(marked)} {'is' if len(marked) == 1 else 'are'} suspect" if marked else ready
-
-
-def _faulty(numbers: Data) -> str:
-    sound = numbers["total"] - numbers["faulty"]
-    text = f"{sound} of {numbers['total']} GPUs are sound, {numbers['needed']} needed"
-    marked = numbers["gpus"]
-    return f"{text}; {gpu_names(marked)} {'is' if len(marked) == 1 else 'are'} faulty" if marked else text
-
-
-def _slow(numbers: Data) -> str:
-    where = f" on {numbers['fabric']}" if numbers["fabric"] else ""
-    speed = f"at {numbers['gbps']} Gb/s" if numbers["gbps"] > 0 else "of unknown speed"
-    return f"{plural(numbers['ports'], 'port')}{where} {speed}, {numbers['needed']} needed"
-
-
-def _down(numbers: Data) -> str:
-    names = and_list([name.partition(":")[0] for name in numbers["ports"]])
-    return f"{names} down" + (f"; before that {numbers['gbps']} Gb/s" if numbers["gbps"] > 0 else "")
-
-
-def _model(numbers: Data, asked: Data) -> str:
-    wanted = " or ".join(asked["models"])
-    verb = "is" if len(asked["models"]) == 1 else "are"
-    return f"{numbers['model'] or 'unknown model'}; {wanted} {verb} asked"
-
-
-def _busy(numbers: Data) -> str:
-    return f"{gpus_free(numbers['free'], numbers['total'])}, {numbers['needed']} needed"
-
-
-_FIXED: Mapping[str, str] = {
-    "not_named": "not among the machines that the request names",
-    "excluded": "left out by the request",
-    "same_run": "already has a worker of this run",
-    "no_gpus": "no GPUs",
-    "no_nvlink_domain": "in no NVLink domain",
-    "no_fabric": "on no fabric that is known",
-    "no_rack": "rack not known",
-    "quarantined": "quarantined until an owner decides",
-    "unreachable": "unreachable",
-    "not_ready": "not ready",
-    "stale_agent": "its agent is too old",
-    "draining": "draining, takes no new work",
-    "cordoned": "cordoned",
-}
-"""Sentences without numbers."""
-
-_COUNTED: Mapping[str, Callable[[Data], str]] = {
-    "pool_not_allowed": lambda n: f"in {_pool(n)}, which this workspace may not use",
-    "not_in_pools": lambda n: f"in {_pool(n)}, which the request leaves out",
-    "label_missing": lambda n: f"without the label {and_list(n['labels'])}",
-    "gpu_memory": lambda n: f"{gib(n['memory_bytes'])} on a GPU, {gib(n['needed_bytes'])} needed",
-    "too_few_gpus": lambda n: f"has {plural(n['of_model'], 'GPU')}, {n['needed']} needed",
-    "drive_missing": lambda n: f"cannot mount drive {and_list(n['drives'])}",
-    "port_no_fabric": lambda n: f"{plural(n['ports'], 'port')}, none on a known compute fabric",
-    "port_down": _down,
-    "port_slow": _slow,
-    "gpus_faulty": _faulty,
-    "memory_short": lambda n: f"{gib(n['free'])} of memory free, {gib(n['needed'])} needed",
-    "cpu_short": lambda n: f"{cores(n['free'])} free, {cores(n['needed'], unit=False)} needed",
-    "gpus_busy": _busy,
-    "gpus_suspect": _suspects,
-}
-"""Sentences from the reason's own numbers."""
-
-_COMPARED: Mapping[str, Callable[[Data, Data], str]] = {
-    "other_model": _model,
-    "no_rdma_port": lambda _, asked: f"no {_port_kind(asked)} port",
-}
-"""Sentences that also name what was asked."""
-
-
-def _sentence(code: str, numbers: Data, asked: Data) -> str:
-    if code in _FIXED:
-        return _FIXED[code]
-    return _COUNTED[code](numbers) if code in _COUNTED else _COMPARED[code](numbers, asked)
-
-
-def _pool(numbers: Data) -> str:
-    return f"pool {numbers['pool']}" if numbers["pool"] else "no pool"
-
-
-def _port_kind(asked: Data) -> str:
-    return "InfiniBand" if asked["interconnect"] == "infiniband" else "RDMA"
-
-
-_WITHOUT_FREE_GPUS = frozenset({"no_gpus", "other_model", "gpu_memory", "gpus_suspect"})
-"""Codes beside which the number of free GPUs is pointless, or said already."""
-
 
 def verdict_words(code: str) -> str:
     """ "ib_fabric" → "one InfiniBand fabric"."""
     return VERDICTS[code]
-
-
-def machine_sentence(row: Data, asked: Data, holders: Iterable[str] = ()) -> str:
-    """One machine's row in words: every reason with its numbers, the main one first.
-
-    `holders`: names of the runs that hold what is missing there, as the reader may see them.
-    """
-    numbers, codes = row["numbers"], row["codes"]
-    parts = [_sentence(code, numbers[code], asked) for code in codes]
-    if "gpus_busy" in codes:
-        names = list(holders)
-        held = numbers["gpus_busy"]["held"]
-        parts[codes.index("gpus_busy")] += (
-            f"; {held} held by {', '.join(names)}" if names else f"; {held} held"
-        )
-    elif numbers["machine"] and not _WITHOUT_FREE_GPUS & set(codes):
-        parts.append(gpus_free(numbers["machine"]["free"], numbers["machine"]["total"]))
-    if not parts:
-        return "Ready for this run"
-    text = "; ".join(parts)
-    return text[0].upper() + text[1:] if text[0].islower() and codes[:1] != ["port_down"] else text
 
 
 def worker_reason(data: Data) -> str:
@@ -199,7 +56,7 @@ def worker_reason(data: Data) -> str:
 
 def headline(data: Data) -> str:
     """One sentence for a refusal: what the gang needs, and what there is."""
-    if not data["rows"]:
+    if not data["machines"]:
         return "This cluster has no machines."
     special = _HEADLINES.get(data["cause"])
     return special(data) if special else f"{need(data)}; {found(data)}."
@@ -280,7 +137,9 @@ def found(data: Data) -> str:
             else "fabric"
         )
     if not domains:
-        return f"this cluster has no {_port_kind(data['asked']) + ' ' if kind == 'fabric' else ''}{kind} for them"
+        return (
+            f"this cluster has no {port_kind(data['asked']) + ' ' if kind == 'fabric' else ''}{kind} for them"
+        )
     if data["even_when_free"]:
         best = domains[0]
         return f"the largest {kind} ({_domain(best)}) has {best['found']}, even when all are free"
@@ -292,7 +151,7 @@ def _found_in(kind: str, domains: Sequence[Data], total: int) -> str:
     told = domains if total <= TOLD_IN_FULL else domains[:2]
     parts = []
     for number, domain in enumerate(told):
-        names = f" ({shortened(domain['machines'])})" if domain["machines"] else ""
+        names = f" ({shortened(domain['machines'], domain['found'])})" if domain["machines"] else ""
         parts.append(f"{kind + ' ' if number == 0 else ''}{_domain(domain)} has {domain['found']}{names}")
     if total > len(told):
         most = domains[len(told)]["found"]
@@ -313,20 +172,37 @@ def _found_anywhere(data: Data, cluster: Data) -> str:
     if data["even_when_free"]:
         return f"this cluster has {count or 'none'}, even when all are free"
     if count:
-        return f"{count} {'is' if count == 1 else 'are'} free now ({shortened(names)})"
-    nearest = next(row for row in data["rows"] if row["codes"])
+        return f"{count} {'is' if count == 1 else 'are'} free now ({shortened(names, count)})"
+    nearest = data["nearest"]
     return (
         f"none is free now; nearest is {nearest['machines'][0]}: {machine_sentence(nearest, data['asked'])}"
     )
 
 
 def _none_selected(data: Data) -> str:
-    counts: dict[str, int] = {}
-    for row in data["rows"]:
-        title = GROUP_TITLES[row["codes"][0]]
-        counts[title] = counts.get(title, 0) + len(row["machines"])
-    told = [f"{title[0].lower() + title[1:]} ({count})" for title, count in counts.items()]
+    if data["main_codes"].keys() == {"same_run"}:
+        return f"Every machine of this cluster already has a worker of this run ({data['main_codes']['same_run']})."
+    titles = [(GROUP_TITLES[code], count) for code, count in data["main_codes"].items()]
+    told = [f"{title[0].lower() + title[1:]} ({count})" for title, count in titles]
     return f"No machine of this cluster may take this run: {and_list(told)}."
+
+
+def _closed(data: Data) -> str:
+    """Quotas and reservations that alone keep the gang from machines that have room."""
+    closed, told = data["closed"], []
+    if closed.get("pool_cap"):
+        told.append(f"this run would pass its workspace's cap in {_pools(closed['pool_cap'])}")
+    if closed.get("pool_guaranteed"):
+        told.append(f"what is free in {_pools(closed['pool_guaranteed'])} is guaranteed to other workspaces")
+    if closed.get("reserved"):
+        count = closed["reserved"]
+        verb = "is" if count == 1 else "are"
+        told.append(f"{plural(count, 'machine')} {verb} reserved for runs that go first")
+    return f"{need(data)}; enough have room, but {and_list(told)}."
+
+
+def _pools(names: Sequence[str]) -> str:
+    return f"{'pool' if len(names) == 1 else 'pools'} {shortened(names)}"
 
 
 def _no_model(data: Data) -> str:
@@ -372,6 +248,8 @@ _HEADLINES: Mapping[str, Callable[[Data], str]] = {
     "no_spread": _no_spread,
     "groups_collide": _collide,
     "no_shape": _no_shape,
+    "pools_closed": _closed,
+    "machines_reserved": _closed,
 }
 
 

@@ -7,44 +7,25 @@ from wire.spec import Group, RunDocument, SpecError
 
 def unavailable(document: RunDocument) -> tuple[SpecError, ...]:
     """An error for each part of a valid document that would have no effect here."""
-    return tuple(_run_parts(document)) + tuple(
+    return tuple(
         error
         for number, group in enumerate(document.groups())
-        for error in _group_parts(group, _path(document, number))
+        for error in _group_parts(group, template_path(document, number))
     )
 
 
-def _path(document: RunDocument, number: int) -> str:
+def template_path(document: RunDocument, number: int) -> str:
+    """Where the template of the group with this number stands."""
     grouped = document.spec.worker_groups is not None
     return f"spec.worker_groups[{number}].task_template" if grouped else "spec.task_template"
 
 
-def _run_parts(document: RunDocument) -> Iterator[SpecError]:
-    if document.spec.start == "Independent":
-        yield _refusal("spec.start", "Workers that start on their own (`Independent`)", "use `Gang`")
-    if document.spec.worker_groups is not None:
-        yield _refusal("spec.worker_groups", "Several groups of workers", "use `task_template`")
-
-
 def _group_parts(group: Group, path: str) -> Iterator[SpecError]:
-    template = group.template
-    given = {
-        "datavolume_refs": (template.datavolume_refs, "Drives"),
-        "secret_refs": (template.secret_refs, "Secrets"),
-        "registry_credential": (template.registry_credential, "Registry credentials"),
-        "hang_after_seconds": (template.hang_after_seconds, "Hang detection"),
-        "warn_signal_seconds": (template.warn_signal_seconds, "A warning before the time limit"),
-    }
-    for field, (value, what) in given.items():
-        if value:
-            yield _refusal(f"{path}.{field}", what)
-    for name in ("startup", "readiness", "liveness"):
-        if getattr(template.probes, name) is not None:
-            yield _refusal(f"{path}.probes.{name}", "Probes")
-    if template.requested_resources.network.preflight == "allreduce":
+    if group.template.requested_resources.network.preflight == "allreduce":
         field = f"{path}.requested_resources.network.preflight"
-        yield _refusal(field, "The all-reduce check", "use `links` or `none`")
+        yield not_available(field, "The all-reduce check", "use `links` or `none`")
 
 
-def _refusal(path: str, what: str, instead: str = "leave it out") -> SpecError:
+def not_available(path: str, what: str, instead: str) -> SpecError:
+    """`what` begins the sentence, `instead` says what to do."""
     return SpecError(path, "not_available", f"{what} can't be used on this console yet; {instead}.")

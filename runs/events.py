@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from common.clock import database_now
-from common.nudge import publish_on_commit
+from common.nudge import publish_on_commit, task_send_on_commit
 from runs.models import Assignment, Run, RunEvent, Worker, WorkerEvent
 from runs.states import RunState, WorkerState
 
@@ -31,20 +31,45 @@ def run_move(
         setattr(run, name, value)
     if state != was or reason.get("code") in {"queued", "restarted"}:
         run_note(run, history or reason)
+    if run.parent_id is not None and state != was:
+        run_advance_on_commit(run.parent_id)  # it gathers what has become of its children
     run_announce(run)
     return True
 
 
+def run_advance_on_commit(run_id: int) -> None:
+    """Has the one deciding place look at this run, as soon as the transaction is committed."""
+    from runs import tasks
+
+    task_send_on_commit(tasks.run_advance, run_id)
+
+
 def run_note(run: Run, reason: Reason, at: datetime | None = None) -> None:
     """A line in the run's history."""
-    RunEvent.objects.create(
-        run_id=run.id, at=at or database_now(), attempt_no=run.attempt_no, state=run.state, reason=reason
-    )
+    at = at or database_now()
+    if run.parent_id is not None:
+        _child_note(run, run.parent_id, reason, at)
+        return
+    RunEvent.objects.create(run_id=run.id, at=at, attempt_no=run.attempt_no, state=run.state, reason=reason)
+
+
+def _child_note(child: Run, parent_id: int, reason: Reason, at: datetime) -> None:
+    """A child has no page: what sends it back to the queue stands in its worker's history, and in that of the run.
+
+    All else that happens to it the worker's own moves tell.
+    """
+    if child.state != RunState.PENDING:
+        return
+    worker = Worker.objects.get(run=child)
+    line = {"at": at, "attempt_no": child.attempt_no, "state": child.state}
+    WorkerEvent.objects.create(worker=worker, reason=reason, **line)
+    told = {"code": "of_worker", "worker": worker.name, "cause": reason}
+    RunEvent.objects.create(run_id=parent_id, reason=told, **line)
 
 
 def run_announce(run: Run) -> None:
     """Pages that show the run, or its workspace's runs, read again."""
-    publish_on_commit(LIVE_CHANNEL, f"run:{run.id},workspace:{run.workspace_id}")
+    publish_on_commit(LIVE_CHANNEL, f"run:{run.shown_id},workspace:{run.workspace_id}")
 
 
 @dataclass(frozen=True, slots=True)

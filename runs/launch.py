@@ -1,15 +1,25 @@
-"""What an agent gets to start a worker: everything but the phase and the files, fixed when the gang is placed."""
+"""What an agent gets to start a worker: everything but the phase, files and secrets, fixed when the gang is placed.
+
+Drives and secrets come from tables of their own. Where a drive lies on a machine is fixed with the placement
+(`mounts_of`, in `Assignment.launch`). Of secrets only the names are stored there; their values are read whenever a
+machine asks what it should be doing, and take the names' place then (`secrets_of`, for runs/desired.py).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
+
+from django.db.models import Count
 
 from machines.models import Gpu, Machine
 from placement import GroupPlacement, Placement, Rank
 from runs.models import Run, RunAttempt, Worker
+from wire import agent_messages as wire
 from wire.environment import WorkerFacts, needs_imex, needs_rdma_devices, shm_bytes, worker_environment
 from wire.quantities import MILLI
 from wire.spec import RunDocument, TaskTemplate
+from wire.spec.task import Probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,10 @@ class Gang:
     hostnames: tuple[str, ...]
     leader_address: str
     gpu_uuids: Mapping[int, str]
+    drives: Mapping[int, Mapping[str, str]]
+    """Machine id → name of a drive → its directory there."""
+    whole: Mapping[str, int] | None
+    """Of a worker that starts on its own: how many workers each group of its run has."""
 
 
 def gang_of(
@@ -35,7 +49,10 @@ def gang_of(
     workers: Sequence[Worker],
     machines: Mapping[int, Machine],
     attempt: RunAttempt,
+    *,
+    drives: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
 ) -> Gang:
+    """`drives`: machine id → name of a drive → its directory there, for every drive that the run names."""
     gpus = [gpu for rank in placement.ranks for gpu in rank.gpu_ids]
     return Gang(
         run=run,
@@ -48,20 +65,30 @@ def gang_of(
         hostnames=tuple(machines[rank.machine_id].name for rank in placement.ranks),
         leader_address=attempt.leader_address,
         gpu_uuids=dict(Gpu.objects.filter(id__in=gpus).values_list("id", "uuid")),
+        drives=drives,
+        whole=_whole(run),
     )
+
+
+def _whole(run: Run) -> dict[str, int] | None:
+    if run.parent_id is None:
+        return None
+    workers = Worker.objects.filter(run__parent=run.parent_id, active=True).order_by()
+    return dict(workers.values_list("group").annotate(Count("id")))
 
 
 def launch_of(gang: Gang, rank: Rank, worker: Worker, machine: Machine) -> dict[str, Any]:
     """The stored part of `wire.agent_messages.Assignment` for one worker."""
     template = gang.templates[rank.group]
     group = gang.groups[rank.group]
-    asked = template.requested_resources.network.interconnect
+    resources = template.requested_resources
+    verdict, asked = group.verdict.code, resources.network.interconnect
     leader = rank.rank == 0
     return {
         "run": gang.run.name,
         "worker": worker.name,
         "attempt": gang.attempt.number,
-        "rank": rank.rank,
+        "rank": worker.rank,
         "gang": len(gang.hostnames) > 1,
         "image": template.image,
         "command": template.command,
@@ -70,8 +97,8 @@ def launch_of(gang: Gang, rank: Rank, worker: Worker, machine: Machine) -> dict[
         "working_dir": template.working_dir,
         "user": template.user,
         "gpu_uuids": [gang.gpu_uuids[gpu] for gpu in rank.gpu_ids],
-        "rdma": needs_rdma_devices(group.verdict.code, asked),
-        "imex": needs_imex(group.verdict.code, group.shape.machines),
+        "rdma": needs_rdma_devices(verdict, asked),
+        "imex": needs_imex(verdict, resources.topology.keep_within, group.shape.machines),
         "cpu_cores": rank.cpu_millicores / MILLI,
         "memory_bytes": rank.memory_bytes,
         "shm_bytes": shm_bytes(rank.memory_bytes),
@@ -80,12 +107,69 @@ def launch_of(gang: Gang, rank: Rank, worker: Worker, machine: Machine) -> dict[
         "stop_grace_seconds": template.stop_grace_seconds,
         "time_limit_seconds": template.time_limit_seconds,
         "stop_when_cut_off_seconds": gang.document.spec.stop_when_cut_off_seconds,
+        "warn_signal_seconds": template.warn_signal_seconds,
+        "hang_after_seconds": template.hang_after_seconds,
+        "probes": probes_of(template),
+        "mounts": mounts_of(template, gang.drives.get(machine.id, {})),
+        "secrets": [secret.model_dump(mode="json") for secret in secrets_of(template, {})],
     }
+
+
+def features_needed(launch: Mapping[str, Any]) -> frozenset[wire.Feature]:
+    """Which parts of a stored launch an agent must know of, beyond what all agents do."""
+    return frozenset(feature for feature, field in wire.FEATURE_FIELDS.items() if launch.get(field))
+
+
+def probes_of(template: TaskTemplate) -> dict[str, Any]:
+    """The stored part of `wire.agent_messages.Probes`; empty without any."""
+    given = {name: getattr(template.probes, name) for name in wire.Probes.model_fields}
+    return {name: _probe(probe) for name, probe in given.items() if probe is not None}
+
+
+def _probe(probe: Probe) -> dict[str, Any]:
+    asked = wire.Probe(
+        exec=(probe.exec.command, *probe.exec.args) if probe.exec else None,
+        tcp=probe.tcp.port if probe.tcp else None,
+        http=wire.HttpTarget(port=probe.http.port, path=probe.http.path) if probe.http else None,
+        period_seconds=probe.period_seconds,
+        timeout_seconds=probe.timeout_seconds,
+        failure_threshold=probe.failure_threshold,
+    )
+    return asked.model_dump(mode="json", exclude_none=True)
+
+
+def mounts_of(template: TaskTemplate, sources: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The stored part of the group's drives on one machine; `sources`: drive → its directory there.
+
+    Raises KeyError for a drive that the machine lacks: it should not have been placed there.
+    """
+    return [
+        wire.DriveMount(
+            drive=ref.name,
+            source=sources[ref.name],
+            mount_path=ref.mount_path,
+            read_only=ref.read_only,
+            sub_path=ref.sub_path or "",
+        ).model_dump(mode="json")
+        for ref in template.datavolume_refs
+    ]
+
+
+def secrets_of(template: TaskTemplate, values: Mapping[str, str]) -> tuple[wire.Secret, ...]:
+    """What the agent gets of the group's secrets; `values`: secret → its value. Never to be stored.
+
+    For a secret that has been removed since no value is sent: a worker that isn't prepared yet waits, and says so.
+    """
+    return tuple(
+        wire.Secret(name=ref.name, env=ref.env, path=ref.mount_path, value=values.get(ref.name))
+        for ref in template.secret_refs
+    )
 
 
 def _facts(gang: Gang, rank: Rank, worker: Worker, machine: Machine) -> WorkerFacts:
     template = gang.templates[rank.group]
     group = gang.groups[rank.group]
+    whole = gang.whole
     return WorkerFacts(
         run=gang.run.name,
         worker=worker.name,
@@ -93,11 +177,11 @@ def _facts(gang: Gang, rank: Rank, worker: Worker, machine: Machine) -> WorkerFa
         cluster=gang.run.cluster.slug,
         attempt=gang.attempt.number,
         job_id=gang.run.id,
-        rank=rank.rank,
-        world_size=len(gang.hostnames),
+        rank=worker.rank,
+        world_size=len(gang.hostnames) if whole is None else sum(whole.values()),
         group_name=worker.group,
         group_rank=worker.group_rank,
-        group_size=group.shape.machines,
+        group_size=group.shape.machines if whole is None else whole[worker.group],
         gpu_count=len(rank.gpus),
         cpus=max(1, rank.cpu_millicores // MILLI),
         machine=machine.name,
@@ -110,4 +194,5 @@ def _facts(gang: Gang, rank: Rank, worker: Worker, machine: Machine) -> WorkerFa
         ib_ports=rank.ports,
         restarts=gang.run.restarts,
         user_env=template.env,
+        alone=whole is not None,
     )

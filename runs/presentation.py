@@ -1,23 +1,31 @@
 """A run and its workers as the API shows them: metadata, spec, status."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, Q, QuerySet, prefetch_related_objects
 
 from common.errors import NotFound
 from placement import words
 from runs.models import Assignment, Run, RunAttempt, RunEvent, Worker, WorkerEvent
-from runs.reasons import word
+from runs.reasons import waiting_words, word
 from runs.states import RunState
 from tenancy.models import Workspace
+from wire.spec import validate_document
 
 JSON = dict[str, Any]
 
 
 def runs_for_display(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """With everything that a run's status shows, in a fixed number of queries."""
+    """With everything that a run's status shows, in a fixed number of queries; children are read when asked for."""
+    return runs.select_related("workspace__organization", "cluster", "created_by").prefetch_related(
+        *_of_run()
+    )
+
+
+def _of_run() -> "tuple[Prefetch[Any], ...]":
     newest = Assignment.objects.select_related("machine", "attempt").order_by("-attempt__number")[:1]
     workers = (
         Worker.objects.filter(active=True)
@@ -25,10 +33,20 @@ def runs_for_display(runs: QuerySet[Run]) -> QuerySet[Run]:
         .prefetch_related(Prefetch("assignments", newest, to_attr="newest_assignment"))
     )
     attempt = RunAttempt.objects.order_by("-number")[:1]
-    return runs.select_related("workspace__organization", "cluster", "created_by").prefetch_related(
+    return (
         Prefetch("workers", workers, to_attr="ranked"),
         Prefetch("attempts", attempt, to_attr="newest_attempt"),
     )
+
+
+def children_load(runs: Iterable[Run]) -> None:
+    """Reads what is shown of the children of all independent runs among these at once."""
+    parents = [run for run in runs if run.independent and not hasattr(run, "ranked_children")]
+    if not parents:
+        return
+    children = Run.objects.filter(workers__active=True).order_by("workers__rank").defer("document")
+    shown = children.prefetch_related(*_of_run())
+    prefetch_related_objects(parents, Prefetch("children", shown, to_attr="ranked_children"))
 
 
 def run_get(*, workspace: Workspace, name: str, cluster: str | None = None) -> Run:
@@ -40,9 +58,40 @@ def run_get(*, workspace: Workspace, name: str, cluster: str | None = None) -> R
     return run
 
 
+def worker_get(*, workspace: Workspace, name: str) -> tuple[Run, Worker]:
+    """The workspace's worker of this name and its run, as `runs_for_display` loads them. Raises NotFound."""
+    found = Worker.objects.filter(run__workspace=workspace, name=name).select_related("run").first()
+    if found is None:
+        raise NotFound(
+            f"There is no worker `{name[:63]}` in {workspace.slug}.{_workers_hint(workspace, name)}"
+        )
+    run = runs_for_display(Run.objects.filter(id=found.run.shown_id)).get()
+    return run, next((each for each in workers_ranked(run) if each.id == found.id), found)
+
+
+def _workers_hint(workspace: Workspace, name: str) -> str:
+    """Who gives a run's name is told what its workers are called."""
+    run = Run.objects.of(workspace).filter(name=name).first()
+    named = Worker.objects.filter(Q(run=run) | Q(run__parent=run), active=True)
+    first = run and named.order_by("rank").first()
+    return f" That is a run; its first worker is `{first.name}`." if first else ""
+
+
 def workers_ranked(run: Run) -> list[Worker]:
-    """The active workers in rank order, of a run loaded by `runs_for_display`."""
+    """The active workers in rank order, of a run loaded by `runs_for_display`.
+
+    `worker.run` is what places each of them: the run itself, or its own child where they start on their own.
+    """
+    if run.independent:
+        return [worker for child in children_ranked(run) for worker in workers_ranked(child)]
     ranked: list[Worker] = getattr(run, "ranked", [])
+    return ranked
+
+
+def children_ranked(run: Run) -> list[Run]:
+    """Of an independent run, by rank, as `runs_for_display` loads runs."""
+    children_load([run])
+    ranked: list[Run] = getattr(run, "ranked_children", [])
     return ranked
 
 
@@ -53,10 +102,35 @@ def run_url(run: Run) -> str:
 
 
 def run_reason(run: Run) -> str:
-    """The one sentence beside the run's state."""
-    if run.state == RunState.PENDING and run.reason.get("code") == "waiting" and run.explanation:
-        return words.headline(run.explanation)
+    """The one sentence beside the run's state. Of an independent run with what the first worker in the queue lacks."""
+    if run.state != RunState.PENDING:
+        return word(run.reason)
+    if run.independent:
+        return _reason_of_all(run)
+    if run.reason.get("code") == "waiting" and run.explanation:
+        return waiting_words(run.explanation, run.workspace_id)
     return word(run.reason)
+
+
+def _reason_of_all(run: Run) -> str:
+    first = child_told(run)
+    return reason_with(run, first.explanation if first and first.reason.get("code") == "waiting" else None)
+
+
+def reason_with(run: Run, lacks: JSON | None) -> str:
+    """The independent run's reason, and what the first of its workers in the queue lacks."""
+    return f"{word(run.reason)}. {words.headline(lacks)}" if lacks else word(run.reason)
+
+
+def child_told(run: Run) -> Run | None:
+    """The child of which an independent run's explanation tells: the first one in the queue, else the first of all."""
+    children = children_ranked(run)
+    waiting = [child for child in children if child.state == RunState.PENDING]
+    return min(waiting, key=_in_queue, default=children[0] if children else None)
+
+
+def _in_queue(child: Run) -> tuple[bool, int]:
+    return (child.queue_position is None, child.queue_position or 0)
 
 
 def run_present(run: Run) -> JSON:
@@ -71,6 +145,7 @@ def run_present(run: Run) -> JSON:
 
 def _status(run: Run) -> JSON:
     placed = attempt_shown(run)
+    shape = placed.shape if placed else None
     return {
         "state": run.state,
         "reason": run_reason(run),
@@ -78,7 +153,7 @@ def _status(run: Run) -> JSON:
         "attempt": run.attempt_no,
         "restarts": run.restarts,
         "network": {"code": placed.network, "text": words.verdict_words(placed.network)} if placed else None,
-        "shape": placed.shape if placed else None,
+        "shape": _shape_of_all(run) if run.independent else shape,
         "workers": [worker_present(worker, run) for worker in workers_ranked(run)],
         "queued_at": run.queued_at,
         "placed_at": run.placed_at,
@@ -88,9 +163,20 @@ def _status(run: Run) -> JSON:
     }
 
 
+def _shape_of_all(run: Run) -> list[JSON]:
+    """Of an independent run it is fixed from the beginning."""
+    groups = validate_document(run.document).groups()
+    machines = Counter(worker.group for worker in workers_ranked(run))
+    return [
+        {"machines": count, "gpus": group.template.requested_resources.gpu_count // count}
+        for group in groups
+        if (count := machines[group.name])
+    ]
+
+
 def worker_present(worker: Worker, run: Run) -> JSON:
     """`worker` as loaded by `runs_for_display`."""
-    assignment = assignment_shown(worker, run)
+    assignment = assignment_shown(worker)
     exit_ = (assignment.exit or {}) if assignment else {}
     return {
         "name": worker.name,
@@ -98,7 +184,7 @@ def worker_present(worker: Worker, run: Run) -> JSON:
         "rank": worker.rank,
         "group": worker.group,
         "state": worker.state,
-        "reason": worker_reason(worker, run),
+        "reason": worker_reason(worker),
         "machine": assignment.machine.name if assignment else None,
         "gpus": assignment.launch.get("gpu_uuids", []) if assignment else [],
         "address": assignment.machine.address if assignment else None,
@@ -108,19 +194,25 @@ def worker_present(worker: Worker, run: Run) -> JSON:
 
 
 def attempt_shown(run: Run) -> RunAttempt | None:
-    """The newest attempt of a run loaded by `runs_for_display`, unless the run waits again."""
+    """The newest attempt of a run loaded by `runs_for_display`, unless the run waits again.
+
+    Of an independent run that of the first worker that has one: on one machine each all have the same network.
+    """
+    if run.independent:
+        return next(filter(None, map(attempt_shown, children_ranked(run))), None)
     newest: list[RunAttempt] = getattr(run, "newest_attempt", [])
     return newest[0] if newest and run.state != RunState.PENDING else None
 
 
-def assignment_shown(worker: Worker, run: Run) -> Assignment | None:
-    """The worker's newest assignment, unless the run waits again."""
+def assignment_shown(worker: Worker) -> Assignment | None:
+    """The worker's newest assignment, unless it waits again."""
     newest: list[Assignment] = getattr(worker, "newest_assignment", [])
-    return newest[0] if newest and run.state != RunState.PENDING else None
+    return newest[0] if newest and worker.run.state != RunState.PENDING else None
 
 
-def worker_reason(worker: Worker, run: Run) -> str:
-    """While the run waits, the whole set is explained: a worker waits for the same as its run."""
+def worker_reason(worker: Worker) -> str:
+    """While a gang waits, the whole set is explained: a worker waits for the same as its run."""
+    run = worker.run
     if run.state == RunState.PENDING:
         if run.explanation and run.reason.get("code") == "waiting":
             return words.worker_reason(run.explanation)

@@ -4,11 +4,11 @@ A reason is a dict {"code": …, **numbers}. Only this module turns one into wor
 run is worded by placement/words.py from the run's explanation (runs/presentation.py).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from placement import words
-from placement.phrases import plural
+from placement.phrases import and_list, plural
 from wire.quantities import format_duration, format_size
 
 Reason = Mapping[str, Any]
@@ -23,6 +23,8 @@ SIGNALS = {
     11: "SIGSEGV",
     15: "SIGTERM",
 }
+SAID_BY_THE_AGENT = {"not_prepared", "not_started", "lost", "cut_off", "probe_failed", "hung"}
+"""Kinds of exit whose message says more than a code."""
 MEANINGS = {
     126: "command could not be executed",
     127: "command not found",
@@ -35,7 +37,12 @@ MEANINGS = {
 
 def exit_words(exit_: Reason, *, memory_bytes: int = 0) -> str:
     """What an exit means to a person: 137 is "killed (out of memory: limit 800 GiB)"."""
-    if exit_.get("kind") in {"not_prepared", "not_started", "lost", "cut_off"} and exit_.get("message"):
+    cause = f"; likely cause: “{exit_['cause']}”" if exit_.get("cause") else ""
+    return _how_ended(exit_, memory_bytes) + cause
+
+
+def _how_ended(exit_: Reason, memory_bytes: int) -> str:
+    if exit_.get("kind") in SAID_BY_THE_AGENT and exit_.get("message"):
         return str(exit_["message"])
     code, signal = exit_.get("code"), exit_.get("signal")
     if exit_.get("out_of_memory"):
@@ -53,6 +60,10 @@ def _member(reason: Reason) -> str:
     return f"{reason['worker']} on {reason['machine']}: {how}"
 
 
+def _detail(reason: Reason) -> str:
+    return f". {reason['detail']}" if reason.get("detail") else ""
+
+
 def _starting(reason: Reason) -> str:
     if reason["workers"] == 1:
         return "Starting: ready" if reason["ready"] else "Starting: preparing"
@@ -62,6 +73,19 @@ def _starting(reason: Reason) -> str:
 def _running(reason: Reason) -> str:
     text = f"{reason['running']} of {reason['workers']} workers running"
     return text + (f", {reason['succeeded']} succeeded" if reason.get("succeeded") else "")
+
+
+COUNTED = ("running", "starting", "stopping", "succeeded", "failed", "stopped")
+"""Children of an independent run by their state, in the order in which they are told; those that wait come last."""
+
+
+def _independent(reason: Reason) -> str:
+    parts = [f"{reason[name]} {name}" for name in COUNTED if reason.get(name)]
+    if waiting := reason.get("waiting"):
+        parts.append(f"{waiting} {'waits' if waiting == 1 else 'wait'}")
+    number, rest = parts[0].split(" ", 1)
+    noun = "worker" if reason["workers"] == 1 else "workers"
+    return ", ".join([f"{number} of {reason['workers']} {noun} {rest}", *parts[1:]])
 
 
 def _restarting(reason: Reason) -> str:
@@ -110,10 +134,37 @@ def _no_port(reason: Reason) -> str:
     return f"{held}; waiting for it. Take MASTER_PORT out of `env` to be given a free one."
 
 
+def _doubtful(reason: Reason) -> str:
+    gpus = ", ".join(str(gpu) for gpu in reason["gpus"])
+    which = "GPU" if len(reason["gpus"]) == 1 else "GPUs"
+    sign = f"{which} {gpus} on {reason['machine']} showed a warning sign before the start"
+    return f"{sign}; only healthy GPUs were asked for"
+
+
 def _placed(reason: Reason) -> str:
     gpus = reason.get("gpus") or []
     on = f" with {plural(len(gpus), 'GPU')}" if gpus else ""
     return f"Placed on {reason['machine']}{on}: {words.verdict_words(reason['network'])}"
+
+
+def _gone(reason: Reason, what: str, then: str) -> str:
+    verb = "is" if len(reason["names"]) == 1 else "are"
+    named = _named(what, reason["names"])
+    return f"{named[0].upper()}{named[1:]} {verb} gone from the workspace. {then}; or edit the run."
+
+
+def _named(what: str, names: Sequence[str]) -> str:
+    return f"the {what if len(names) == 1 else f'{what}s'} {and_list(names)}"
+
+
+def waiting_words(explanation: Reason, workspace: int) -> str:
+    """The headline of a run of `workspace` that a pass refused. What that workspace may not see is not named."""
+    wait = explanation.get("wait") or {}
+    if wait.get("kind") != "order" or not wait["behind"]:
+        return words.headline(explanation)
+    first = wait["behind"][0]
+    who = first["run"] if first["workspace"] == workspace else "A run of another workspace"
+    return f"{who} goes first and keeps machines that this run could use."
 
 
 SENTENCES: dict[str, Callable[[Reason], str]] = {
@@ -122,12 +173,23 @@ SENTENCES: dict[str, Callable[[Reason], str]] = {
     "waiting": lambda _: "Waiting; the next pass explains it within seconds",
     "patience": _patience,
     "no_port": _no_port,
+    "secret_gone": lambda r: _gone(r, "secret", "An admin can add it again"),
+    "credential_gone": lambda r: _gone(r, "registry credential", "An admin can add it again"),
+    "drive_closed": lambda r: (
+        f"The workspace may no longer use {_named('drive', r['names'])}. An owner can open it again; "
+        "or edit the run."
+    ),
+    "drive_read_only": lambda r: (
+        f"The workspace may only read {_named('drive', r['names'])} now, and this run writes to it. Edit the run."
+    ),
     "set_aside": lambda _: (
         "The last pass could not judge this run; administrators see why. Other runs are not affected."
     ),
     "starting": _starting,
     "opening": lambda r: f"All {plural(r['workers'], 'worker')} ready: starting",
     "running": _running,
+    "independent": _independent,
+    "of_worker": lambda r: f"{r['worker']}: {word(r['cause'])}",
     "stopping": lambda r: f"{r['ended']} of {r['workers']} workers ended",
     "succeeded": lambda r: f"{r['workers']} of {r['workers']} workers succeeded",
     "restarting": _restarting,
@@ -139,12 +201,16 @@ SENTENCES: dict[str, Callable[[Reason], str]] = {
     "time_limit": lambda r: f"Time limit of {format_duration(r['seconds'])} reached",
     "stopped": _stopped,
     "restarted": lambda r: f"Restarted by {r['by']}",
+    "edited": lambda r: f"Edited by {r['by']}; back in the queue",
+    "drained": lambda r: f"{r['machine']} is drained; back in the queue",
+    "preempted": lambda r: f"Stopped to make room for {r['by']}; back in the queue, not counted as a restart",
+    "gpu_doubtful": _doubtful,
     # A worker.
     "placed": _placed,
     "preparing": lambda r: f"Preparing: {r['detail']}" if r.get("detail") else "Preparing",
     "ready": lambda r: "Ready, waits for the others" if r.get("gang") else "Ready",
-    "worker_running": lambda r: f"Running on {r['machine']}",
-    "worker_stopping": lambda r: f"Stopping on {r['machine']}",
+    "worker_running": lambda r: f"Running on {r['machine']}{_detail(r)}",
+    "worker_stopping": lambda r: f"Stopping on {r['machine']}{_detail(r)}",
     "exited": lambda r: (
         f"Ended on {r['machine']}: {exit_words(r['exit'], memory_bytes=r.get('memory_bytes', 0))}"
     ),

@@ -4,7 +4,7 @@ Everything here may come twice, late or out of order: states only rise, notes ar
 released stays released.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,10 +16,12 @@ from machines.models import Machine
 from machines.services import machines_revise
 from machines.signals import cluster_changed
 from machines.states import LOST_AFTER_SECONDS, UNREACHABLE_AFTER_SECONDS
+from placement.phrases import and_list
 from runs.events import LIVE_CHANNEL, WorkerMove, run_announce, workers_move
+from runs.launch import features_needed
 from runs.models import Allocation, Assignment, WorkerEvent
 from runs.states import WORKER_ENDED, AttemptState, Phase, WorkerState
-from wire.agent_messages import AssignmentReport, Exit, Note, Observed
+from wire.agent_messages import FEATURE_NAMES, AssignmentReport, Exit, Note, Observed
 
 ORDER = (
     WorkerState.PLACED,
@@ -55,7 +57,7 @@ def reports_apply(
     for assignment in held:
         report = reported.get(str(assignment.id))
         if report is not None:
-            _report_apply(assignment, report, skew)
+            _report_apply(assignment, _able(assignment, report, observed.inventory.features), skew)
         elif applied_revision is not None and assignment.revision <= applied_revision:
             _unknown_to_agent(assignment)
 
@@ -68,6 +70,21 @@ def _held(machine_id: int) -> list[Assignment]:
         .select_for_update(of=("self",))
         .order_by("id")
     )
+
+
+def _able(assignment: Assignment, report: AssignmentReport, features: Collection[str]) -> AssignmentReport:
+    """The report, or, from an agent too old for a part of what is asked for, that it can't prepare the worker.
+
+    Such an agent would pass over what it doesn't know, and nobody would see that a probe is never tried. Until it
+    is ready a worker is never told to start, so this comes in time.
+    """
+    missing = features_needed(assignment.launch) - set(features)
+    if not missing or assignment.phase != Phase.PREPARE or report.state == "ended":
+        return report
+    parts = and_list([FEATURE_NAMES[feature] for feature in sorted(missing)])
+    machine = assignment.machine.name
+    message = f"The agent of {machine} is too old for {parts}. Update it there, or leave them out."
+    return report.model_copy(update={"state": "ended", "exit": Exit(kind="not_prepared", message=message)})
 
 
 def _report_apply(assignment: Assignment, report: AssignmentReport, skew: timedelta) -> None:
@@ -165,7 +182,8 @@ def _reason_of(assignment: Assignment) -> dict[str, Any]:
     machine = assignment.machine.name
     state = WorkerState(assignment.state)
     if state in SIMPLE_REASONS:
-        return {"code": SIMPLE_REASONS[state], "machine": machine}
+        detail = {"detail": assignment.detail} if assignment.detail else {}
+        return {"code": SIMPLE_REASONS[state], "machine": machine, **detail}
     if state == WorkerState.PREPARING:
         return {"code": "preparing", "detail": assignment.detail}
     if state == WorkerState.READY:

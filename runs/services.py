@@ -1,28 +1,47 @@
 """What owners do to runs: submit, stop, restart, delete. Everything else happens in gang/ and scheduling/."""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from django.db import IntegrityError, transaction
+from django.db.models import Model, Q, QuerySet
 
 from common.clock import database_now
 from common.errors import Conflict, FieldError, Invalid, NotFound
-from common.nudge import task_send_on_commit
 from machines.models import Cluster
 from machines.signals import cluster_changed
 from runs.available import unavailable
-from runs.events import run_move
+from runs.events import run_advance_on_commit, run_move
+from runs.foretold import run_foretell
+from runs.independent.children import children_arrange, children_of, children_requeue
 from runs.models import Assignment, Run, RunAttempt, WorkloadName
+from runs.shapes import planned_shapes
 from runs.states import RUN_ENDED, AttemptState, RunState, Wanted
+from runs.store_checks import store_refusals
 from runs.workers import workers_arrange, workers_reset
 from tenancy.access import Actor, workspace_grants
 from tenancy.models import Workspace
 from tenancy.roles import EDITOR_PRIORITY_LIMIT, Permission
 from tenancy.services import audit_record
-from wire.spec import RunDocument, SpecError, SpecErrors, parse_document
+from wire.spec import RunDocument, Shape, SpecError, SpecErrors, parse_document
+
+M = TypeVar("M", bound=Model)
 
 MAX_KEY = 200
 """Characters of an Idempotency-Key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A document that this console takes."""
+
+    document: RunDocument
+    cluster: Cluster
+    text: str
+    """As it was sent."""
+    shapes: tuple[Shape, ...]
+    """Of each group: what is planned until a pass chooses one, or, where workers start on their own, fixed by this."""
 
 
 def document_read(text: str | bytes) -> RunDocument:
@@ -46,25 +65,34 @@ def run_submit(
 
     Raises Invalid (all errors of the document at once) and Conflict (its name, or a worker's, is taken).
     """
+    submission = submission_read(workspace=workspace, actor=actor, text=text)
+    if earlier := _earlier(workspace, idempotency_key, submission.text):
+        return earlier, False
+    try:
+        with transaction.atomic():
+            run = _store(workspace, actor, submission, idempotency_key)
+    except IntegrityError as error:
+        if earlier := _earlier(workspace, idempotency_key, submission.text):  # the same request, a moment ago
+            return earlier, False
+        raise conflict_of(workspace, submission) from error
+    run_foretell(run, submission.document)
+    return run, True
+
+
+def submission_read(*, workspace: Workspace, actor: Actor, text: str | bytes) -> Submission:
+    """The document, with all that is needed to queue it here. Raises Invalid with all its errors at once."""
     document = document_read(text)
     cluster = _cluster_find(workspace, document)
     refused = (
         *unavailable(document),
         *_cluster_refusal(workspace, document, cluster),
-        *_priority_refusal(actor, workspace, document.spec.priority),
+        *store_refusals(workspace, cluster, document),
+        *priority_refusal(actor, workspace, document.spec.priority),
     )
     if refused or cluster is None:
         raise invalid_of(refused)
-    decoded = text if isinstance(text, str) else text.decode("utf-8")
-    if earlier := _earlier(workspace, idempotency_key, decoded):
-        return earlier, False
-    try:
-        with transaction.atomic():
-            return _store(workspace, actor, cluster, document, decoded, idempotency_key), True
-    except IntegrityError as error:
-        if earlier := _earlier(workspace, idempotency_key, decoded):  # the same request, a moment ago
-            return earlier, False
-        raise _conflict(workspace, document) from error
+    sent = text if isinstance(text, str) else text.decode("utf-8")
+    return Submission(document, cluster, sent, planned_shapes(document, cluster))
 
 
 def _earlier(workspace: Workspace, key: str | None, text: str) -> Run | None:
@@ -99,7 +127,7 @@ def _cluster_refusal(
         yield SpecError("spec.cluster", "unknown_cluster", message)
 
 
-def _priority_refusal(actor: Actor, workspace: Workspace, priority: int) -> Iterator[SpecError]:
+def priority_refusal(actor: Actor, workspace: Workspace, priority: int) -> Iterator[SpecError]:
     if priority <= EDITOR_PRIORITY_LIMIT:
         return
     if Permission.MANAGE_WORKSPACE not in workspace_grants(actor, workspace):
@@ -109,37 +137,52 @@ def _priority_refusal(actor: Actor, workspace: Workspace, priority: int) -> Iter
         yield SpecError("spec.priority", "priority_too_high", limit)
 
 
-def _store(
-    workspace: Workspace, actor: Actor, cluster: Cluster, document: RunDocument, text: str, key: str | None
-) -> Run:
+def _store(workspace: Workspace, actor: Actor, submission: Submission, key: str | None) -> Run:
+    document = submission.document
     run = Run.objects.create(
         workspace=workspace,
-        cluster=cluster,
+        cluster=submission.cluster,
         name=document.metadata.name,
         labels=document.metadata.labels,
+        independent=document.spec.start == "Independent",
         document=document.filled(),
-        submitted=text,
+        submitted=submission.text,
         created_by=actor.user,
         idempotency_key=key,
         priority=document.spec.priority,
         queued_at=database_now(),
     )
     WorkloadName.objects.create(workspace=workspace, name=run.name, run=run)
-    workers_arrange(run, document, [group.template.shapes()[0] for group in document.groups()])
+    work_arrange(run, submission)
     run_move(run, RunState.PENDING, {"code": "queued"}, was=RunState.PENDING)
-    _audit(run, actor, "submit", after={"priority": run.priority})
-    cluster_changed.send(sender=Run, cluster_id=cluster.id)
+    run_audit(run, actor, "submit", after={"priority": run.priority})
+    cluster_changed.send(sender=Run, cluster_id=run.cluster_id)
     return run
 
 
-def _conflict(workspace: Workspace, document: RunDocument) -> Conflict:
-    names = {
-        document.metadata.name,
-        *document.worker_names([g.template.shapes()[0] for g in document.groups()]),
-    }
-    taken = WorkloadName.objects.filter(workspace=workspace, name__in=names).select_related("run").first()
+def work_arrange(run: Run, submission: Submission) -> None:
+    """Makes the workers of a run in the queue those of its document. Raises IntegrityError when a name is taken."""
+    arrange = children_arrange if run.independent else workers_arrange
+    arrange(run, submission.document, submission.shapes)
+
+
+def name_taken(
+    workspace: Workspace, submission: Submission, *, but: Run | None = None
+) -> WorkloadName | None:
+    """A name that the run, or one of its workers, would share with others (those of the run `but` aside)."""
+    document = submission.document
+    names = {document.metadata.name, *document.worker_names(submission.shapes)}
+    taken = WorkloadName.objects.filter(workspace=workspace, name__in=names).select_related("run")
+    return taken.exclude(run=but).first()
+
+
+def conflict_of(workspace: Workspace, submission: Submission, *, but: Run | None = None) -> Conflict:
+    """Why the run's names can't be taken."""
+    taken = name_taken(workspace, submission, but=but)
     if taken is None:
-        return Conflict("name_taken", f"`{document.metadata.name}` was taken a moment ago. Try again.")
+        return Conflict(
+            "name_taken", f"`{submission.document.metadata.name}` was taken a moment ago. Try again."
+        )
     what = "a run" if taken.name == taken.run.name else f"a worker of the run `{taken.run.name}`"
     return Conflict(
         "name_taken",
@@ -152,17 +195,17 @@ def _conflict(workspace: Workspace, document: RunDocument) -> Conflict:
 def run_stop(*, run: Run, actor: Actor) -> None:
     """Stops its workers (stop signal, grace, SIGKILL), or takes it from the queue. Ended runs stay as they are."""
     if _want(run, Wanted.STOP, actor):
-        _audit(run, actor, "stop")
+        run_audit(run, actor, "stop")
 
 
 @transaction.atomic
 def run_delete(*, run: Run, actor: Actor) -> None:
     """Stops it first, then removes it with its log and history. Idempotent."""
     if _want(run, Wanted.DELETE, actor):
-        _audit(run, actor, "delete")
+        run_audit(run, actor, "delete")
 
 
-def _locked(run: Run) -> Run:
+def run_locked(run: Run) -> Run:
     """The run as it is now, locked. Raises NotFound when it was removed a moment ago."""
     locked = Run.objects.select_for_update(no_key=True).filter(id=run.id).first()
     if locked is None:
@@ -172,7 +215,7 @@ def _locked(run: Run) -> Run:
 
 def _want(run: Run, wanted: Wanted, actor: Actor) -> bool:
     """Moves what is wanted of the run down its list; what was said before is never taken back."""
-    locked = _locked(run)
+    locked = run_locked(run)
     order = list(Wanted)
     if order.index(wanted) <= order.index(Wanted(locked.wanted)):
         return False
@@ -186,7 +229,7 @@ def _want(run: Run, wanted: Wanted, actor: Actor) -> bool:
 @transaction.atomic
 def run_restart(*, run: Run, actor: Actor) -> None:
     """Queues an ended run anew, or ends the attempt that runs and queues the next one. Logs are kept."""
-    locked = _locked(run)
+    locked = run_locked(run)
     if locked.wanted != Wanted.RUN and locked.state not in RUN_ENDED:
         raise Conflict("stopping", f"{run.name} is being stopped. Restart it once it has ended.")
     if locked.wanted == Wanted.DELETE:
@@ -198,20 +241,21 @@ def run_restart(*, run: Run, actor: Actor) -> None:
     else:
         Run.objects.filter(id=run.id).update(restart_asked=True, stopped_by=actor.name)
         run_advance_on_commit(run.id)
-    _audit(run, actor, "restart")
+    run_audit(run, actor, "restart")
 
 
 def _requeue_ended(run: Run, actor: Actor) -> None:
     now = database_now()
+    uncounted = {"restarts": 0, "backoff_step": 0, "not_before": None, "queued_at": now}
+    reason = {"code": "restarted", "by": actor.name}
+    if run.independent:
+        children_requeue(run, children_of(run), reason=reason, **uncounted)
     Run.objects.filter(id=run.id).update(
+        **uncounted,
         wanted=Wanted.RUN,
-        restarts=0,
-        backoff_step=0,
         voids=0,
         voids_of_any_kind=0,
         void_kind="",
-        not_before=None,
-        queued_at=now,
         placed_at=None,
         started_at=None,
         ended_at=None,
@@ -220,15 +264,8 @@ def _requeue_ended(run: Run, actor: Actor) -> None:
         explanation=None,
     )
     workers_reset(run)
-    run_move(run, RunState.PENDING, {"code": "restarted", "by": actor.name}, was=RunState(run.state))
+    run_move(run, RunState.PENDING, reason, was=RunState(run.state))
     cluster_changed.send(sender=Run, cluster_id=run.cluster_id)
-
-
-def run_advance_on_commit(run_id: int) -> None:
-    """Has the one deciding place look at this run, as soon as the transaction is committed."""
-    from runs import tasks
-
-    task_send_on_commit(tasks.run_advance, run_id)
 
 
 def runs_sweep_deleted() -> None:
@@ -244,24 +281,34 @@ def run_remove(run_id: int) -> bool:
     if run is None or run_holds(run):
         return False
     # Logs may still arrive. One that is being stored now is waited for: its rows would else outlive what they are of.
-    list(Assignment.objects.select_for_update().filter(attempt__run=run).order_by("id").values_list("id"))
+    list(
+        _of(Assignment.objects.select_for_update(of=("self",)), run, "attempt__run")
+        .order_by("id")
+        .values_list("id")
+    )
     run.delete()
     return True
 
 
 def run_holds(run: Run) -> bool:
-    """Whether a process of the run may still be there."""
-    active = RunAttempt.objects.filter(run=run).exclude(state=AttemptState.ENDED)
-    held = RunAttempt.objects.filter(run=run, assignments__gone_at=None, assignments__isnull=False)
-    return active.exists() or held.exists()
+    """Whether a process of the run, or of a child, may still be there."""
+    attempts = _of(RunAttempt.objects.all(), run, "run")
+    held = attempts.filter(assignments__gone_at=None, assignments__isnull=False)
+    return attempts.exclude(state=AttemptState.ENDED).exists() or held.exists()
 
 
-def _audit(run: Run, actor: Actor, action: str, after: Any = None) -> None:
+def _of(rows: QuerySet[M], run: Run, path: str) -> QuerySet[M]:
+    """Those of the run itself and of its children; `path`: from such a row to its run."""
+    return rows.filter(Q(**{path: run}) | Q(**{f"{path}__parent": run}))
+
+
+def run_audit(run: Run, actor: Actor, action: str, *, before: Any = None, after: Any = None) -> None:
     audit_record(
         actor=actor,
         organization=run.workspace.organization,
         workspace=run.workspace,
         action=f"run.{action}",
         target=run.name,
+        before=before,
         after=after,
     )

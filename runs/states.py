@@ -30,6 +30,15 @@ class Wanted(models.TextChoices):
     DELETE = "delete"
 
 
+class WaitKind(models.TextChoices):
+    """The three kinds of cause for which a run waits, never mixed; `never` is a fit that no waiting changes."""
+
+    ORDER = "order"
+    FIT = "fit"
+    POLICY = "policy"
+    NEVER = "never"
+
+
 class WorkerState(models.TextChoices):
     """Of a worker, and of each of its assignments."""
 

@@ -2,9 +2,9 @@
 
 from celery import shared_task
 
-from runs import reports, services
+from runs import draining, reports, services
 from runs.gang import apply
-from runs.scheduling import passes
+from runs.scheduling import passes, retention
 
 
 @shared_task
@@ -40,3 +40,13 @@ def run_remove(run_id: int) -> None:
 @shared_task
 def runs_sweep_deleted() -> None:
     services.runs_sweep_deleted()
+
+
+@shared_task
+def drains_sweep() -> None:
+    draining.drains_sweep()
+
+
+@shared_task
+def records_sweep() -> None:
+    retention.records_sweep()

@@ -10,10 +10,13 @@ from wire.spec import RunDocument, Shape
 def workers_arrange(run: Run, document: RunDocument, shapes: Sequence[Shape]) -> list[Worker]:
     """Makes the run's active workers those of `shapes` (one a group) and returns them in rank order.
 
+    The one worker of a child stays what it is.
     A worker that a new shape no longer has stays, inactive, while it has a history; its name stays taken.
     Raises IntegrityError when a name is taken in the workspace.
     """
-    wanted = _wanted(document, shapes)
+    if run.parent_id is not None:
+        return list(run.workers.all())
+    wanted = workers_wanted(document, shapes)
     known = {worker.name: worker for worker in run.workers.all()}
     if [worker.name for worker in sorted(known.values(), key=lambda w: w.rank) if worker.active] == [
         name for name, _, _ in wanted
@@ -42,7 +45,8 @@ def _place_in_gang(worker: Worker, rank: int, group: str, group_rank: int) -> Wo
     return worker
 
 
-def _wanted(document: RunDocument, shapes: Sequence[Shape]) -> list[tuple[str, str, int]]:
+def workers_wanted(document: RunDocument, shapes: Sequence[Shape]) -> list[tuple[str, str, int]]:
+    """(name, group, rank in the group) of the workers that such shapes give, in rank order."""
     places = [
         (group.name, group_rank)
         for group, shape in zip(document.groups(), shapes, strict=True)

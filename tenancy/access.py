@@ -86,7 +86,13 @@ def organization_for(actor: Actor, organization: str, need: Permission) -> Organ
 
 def workspaces_of(actor: Actor) -> list[Workspace]:
     """Those whose runs `actor` may read, by name."""
-    user = actor.user
+    found = _workspaces_of_user(actor.user)
+    if actor.token is None:
+        return found
+    return [each for each in found if Permission.READ_RUNS in workspace_grants(actor, each)]
+
+
+def _workspaces_of_user(user: User) -> list[Workspace]:
     everywhere = OrganizationMembership.objects.filter(
         user=user, role__in=(OrganizationRole.OPERATOR, OrganizationRole.OWNER)
     ).values("organization")

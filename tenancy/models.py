@@ -98,6 +98,55 @@ class ApiToken(models.Model):
         return f"{self.name} ({self.prefix}…)"
 
 
+class Secret(models.Model):
+    """A value that the workspace's runs name and their workers get. Nobody is ever shown it again."""
+
+    workspace = models.ForeignKey(Workspace, models.CASCADE, related_name="secrets")
+    name = models.CharField(max_length=63)
+    sealed = models.BinaryField()
+    """The value, encrypted (common/encryption.py)."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField()
+    changed_by = models.CharField(max_length=200)
+
+    class Meta:
+        constraints = (models.UniqueConstraint("workspace", "name", name="secret_name_unique"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def owner(self) -> str:
+        """What the value is bound to: in another row it can't be read."""
+        return f"secret:{self.workspace_id}:{self.name}"
+
+
+class RegistryCredential(models.Model):
+    """What machines sign in to a registry with, to pull the images of the workspace's runs that name it."""
+
+    workspace = models.ForeignKey(Workspace, models.CASCADE, related_name="registry_credentials")
+    name = models.CharField(max_length=63)
+    registry = models.CharField(max_length=260)
+    """Host and, where it is not the usual one, port: `nvcr.io`, `registry.example.com:5000`."""
+    username = models.CharField(max_length=200)
+    sealed = models.BinaryField()
+    """The password or token, encrypted (common/encryption.py)."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField()
+    changed_by = models.CharField(max_length=200)
+
+    class Meta:
+        constraints = (models.UniqueConstraint("workspace", "name", name="registry_credential_name_unique"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def owner(self) -> str:
+        """What the password is bound to: in another row it can't be read."""
+        return f"registry:{self.workspace_id}:{self.name}"
+
+
 class AuditEvent(models.Model):
     """Append-only: a trigger of the database refuses UPDATE and DELETE."""
 

@@ -13,15 +13,36 @@ from typing import Any
 from django.contrib.auth.hashers import make_password
 from django.utils import timezone
 
-from machines.models import Cluster, Fabric, Gpu, Machine, MachineLabel, Pool, RdmaPort, WorkspacePool
+from machines.drives import DriveOrder, drive_create
+from machines.models import (
+    Cluster,
+    DataVolume,
+    Fabric,
+    Gpu,
+    Machine,
+    MachineLabel,
+    Pool,
+    RdmaPort,
+    WorkspacePool,
+)
 from machines.states import RACK_LABEL, Health
 from runs.events import run_note
 from runs.models import Allocation, Assignment, LogChunk, Run, RunAttempt, Worker, WorkerEvent
 from runs.services import run_submit
 from runs.states import AttemptState, Phase, RunState, WorkerState
 from tenancy.access import Actor
-from tenancy.models import Membership, Organization, OrganizationMembership, User, Workspace
+from tenancy.models import (
+    Membership,
+    Organization,
+    OrganizationMembership,
+    RegistryCredential,
+    Secret,
+    User,
+    Workspace,
+)
+from tenancy.registries import credential_create
 from tenancy.roles import OrganizationRole, WorkspaceRole
+from tenancy.secrets import secret_create
 
 PASSWORD = "a-long-password-for-tests"
 GIB = 1024**3
@@ -153,6 +174,34 @@ def _ports_make(house: House, machine: Machine, count: int, fabric: str, gbps: i
             fabric=house.fabrics[fabric],
         )
         for index in range(count)
+    )
+
+
+@dataclass(frozen=True)
+class Stores:
+    """One of each, open to the workspace."""
+
+    secret: Secret
+    credential: RegistryCredential
+    drive: DataVolume
+
+
+def stores_make(house: House, name: str | None = None) -> Stores:
+    """The secret `hf`, the registry credential `ngc` and the drive `imagenet`, which may only be read; or all
+    three with one name."""
+    ana = actor_of(house.ana)
+    drive = DriveOrder(name=name or "imagenet", kind="shared", path="/srv/imagenet", access={"vision": True})
+    return Stores(
+        secret_create(workspace=house.workspace, name=name or "hf", value="hf_the-value-of-it", actor=ana),
+        credential_create(
+            workspace=house.workspace,
+            name=name or "ngc",
+            registry="nvcr.io",
+            username="$oauthtoken",
+            secret="its-password",
+            actor=ana,
+        ),
+        drive_create(cluster=house.cluster, order=drive, actor=ana),
     )
 
 

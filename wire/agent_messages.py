@@ -12,11 +12,13 @@ Times are seconds since the epoch by the sender's clock; the console corrects th
 from `SyncRequest.sent_at`.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from wire.names import plain_text
+from wire.machine_facts import CheckReport, Health, HealthEvent, HostReport, SplitGpu
+from wire.message import Epoch, Message, Number, Text
 
 PROTOCOL_VERSION = 1
 OLDEST_PROTOCOL_VERSION = 1
@@ -29,21 +31,30 @@ LOG_REQUEST_BYTES = 4 * 1024 * 1024
 LOG_REQUEST_CHUNKS = 16_384
 """Most chunks of one: as many as agents put there, which count 256 bytes for each one's header."""
 
+Feature = Literal["drives", "hang_detection", "probes", "secrets", "warn_signal"]
+"""Parts of an assignment that not every agent in use carries out: each says which ones it does."""
+FEATURES: frozenset[Feature] = frozenset(get_args(Feature))
+FEATURE_FIELDS: Mapping[Feature, str] = {
+    "drives": "mounts",
+    "hang_detection": "hang_after_seconds",
+    "probes": "probes",
+    "secrets": "secrets",
+    "warn_signal": "warn_signal_seconds",
+}
+"""The field of `Assignment` that asks for each, when it is neither None nor empty."""
+FEATURE_NAMES: Mapping[Feature, str] = {
+    "drives": "drives",
+    "hang_detection": "hang detection",
+    "probes": "probes",
+    "secrets": "secrets",
+    "warn_signal": "a warning before the time limit",
+}
+SHORTEST_SECRET = 8
+"""Bytes. A shorter value can't be masked in a log: it would turn up everywhere, and "***" would tell it."""
+
 SYNC_PATH = "/agent/v1/sync"
 LOGS_PATH = "/agent/v1/logs"
 JOIN_PATH = "/agent/v1/join"
-
-
-Epoch = Annotated[float, Field(ge=0, le=4_102_444_800)]
-"""Seconds since 1970, up to the year 2100: corrected by any skew it is still a time."""
-Number = Annotated[int, Field(ge=0, lt=2**63)]
-"""What fits into a column of the database: one number that doesn't must not stop a machine's channel."""
-Text = Annotated[str, AfterValidator(plain_text)]
-"""Shown to people: what would move the cursor or turn the text around it is replaced."""
-
-
-class Message(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 # --- What a machine has -------------------------------------------------------------------------------
@@ -57,8 +68,9 @@ class GpuReport(Message):
     numa_node: int | None = Field(default=None, ge=-1, lt=2**15)
     nvlink_domain: Text | None = Field(default=None, max_length=80)
     """Cluster UUID and clique of a multi-node NVLink domain; None on machines that have none."""
-    health: Literal["healthy", "suspect", "faulty"] = "healthy"
+    health: Health = "healthy"
     evidence: Text = ""
+    pci_bus: Text = Field(default="", max_length=32)
 
 
 class PortReport(Message):
@@ -73,6 +85,19 @@ class PortReport(Message):
     """Identity of the fabric: the subnet manager's port GUID, or a guess such as "fe80…/lid 1"."""
     guessed: bool = False
     netdev: Text | None = Field(default=None, max_length=32)
+    physical_state: Text = Field(default="", max_length=32)
+    """As sysfs says: LinkUp, Disabled, Polling."""
+    guid: Text = Field(default="", max_length=40)
+    lid: int = Field(default=0, ge=0, lt=2**32)
+    sm_lid: int = Field(default=0, ge=0, lt=2**32)
+    """0 for both: none was given."""
+    subnet_prefix: Text = Field(default="", max_length=40)
+    """The upper half of an InfiniBand port's first GID; separate fabrics often share the default one."""
+    gids: tuple[Annotated[Text, Field(max_length=64)], ...] = Field(default=(), max_length=64)
+    """Of RoCE ports with their kind: "fe80:…:0001 (RoCE v2)"."""
+    numa_node: int | None = Field(default=None, ge=-1, lt=2**15)
+    health: Health = "healthy"
+    evidence: Text = Field(default="", max_length=300)
 
 
 FoundLabels = Annotated[
@@ -95,6 +120,19 @@ class Inventory(Message):
     runtime_version: Text = ""
     limits: tuple[Annotated[Text, Field(max_length=500)], ...] = Field(default=(), max_length=32)
     """What the runtime can't enforce on this machine, a sentence each."""
+    features: tuple[Annotated[Text, Field(max_length=40)], ...] = Field(default=(), max_length=64)
+    """The `Feature`s that this agent carries out, and perhaps newer ones. Older agents send none."""
+    host: HostReport = HostReport()
+    split_gpus: tuple[SplitGpu, ...] = Field(default=(), max_length=1024)
+    """GPUs in MIG mode; they are not among `gpus`."""
+    gpus_as_of: Epoch | None = None
+    """The GPUs' driver doesn't answer: what is said of GPUs is so old. None: it is current."""
+    health: Health = "healthy"
+    """Of the machine as a whole: its driver, its daemons. GPUs and ports have their own."""
+    evidence: Text = Field(default="", max_length=300)
+    health_events: tuple[HealthEvent, ...] = Field(default=(), max_length=64)
+    """The newest ones, oldest first; they stay in the list, so that one lost message loses none."""
+    checks: tuple[CheckReport, ...] = Field(default=(), max_length=64)
 
 
 # --- What the agent should do --------------------------------------------------------------------------
@@ -104,6 +142,63 @@ class FileMount(Message):
     path: str
     value: str
     mode: int = 0o444
+
+
+class DriveMount(Message):
+    """A directory of the machine that the worker sees at `mount_path`."""
+
+    drive: str = ""
+    """The drive's name, for messages."""
+    source: str
+    """The drive's directory on this machine; the agent's own configuration must allow it."""
+    mount_path: str
+    read_only: bool = True
+    sub_path: str = ""
+    """Below `source`; nothing on the way, symbolic links included, may lead out of it."""
+
+
+class Secret(Message):
+    """A value that reaches the worker and nobody else: as a variable (`env`) or as a file of mode 0400 (`path`).
+
+    Every value of at least SHORTEST_SECRET bytes is masked in the worker's log.
+    """
+
+    name: str = ""
+    env: str | None = None
+    path: str | None = None
+    value: str | None = Field(default=None, repr=False)
+    """None: withheld, in what an agent has kept on its disk; it asks the console for it again."""
+
+
+class HttpTarget(Message):
+    port: int = Field(ge=1, le=65_535)
+    path: str = "/"
+
+
+class Probe(Message):
+    """One way to look at a worker, repeated. Exactly one of `exec`, `tcp` and `http` is given."""
+
+    exec: tuple[str, ...] | None = None
+    """Command and arguments, run inside the worker with its environment; exit code 0 is success."""
+    tcp: int | None = Field(default=None, ge=1, le=65_535)
+    """A port on which the worker must accept a connection."""
+    http: HttpTarget | None = None
+    """A GET request that must be answered with 200 to 399."""
+    period_seconds: float = Field(default=10, ge=0.01)
+    timeout_seconds: float = Field(default=5, ge=0.01)
+    failure_threshold: int = Field(default=3, ge=1)
+
+
+class Probes(Message):
+    startup: Probe | None = None
+    """Until it has succeeded the others wait; its failure is the worker's."""
+    readiness: Probe | None = None
+    """Only shown."""
+    liveness: Probe | None = None
+    """Its failure is the worker's."""
+
+    def __bool__(self) -> bool:
+        return any((self.startup, self.readiness, self.liveness))
 
 
 class Assignment(Message):
@@ -135,11 +230,35 @@ class Assignment(Message):
     stop_grace_seconds: float = 30
     time_limit_seconds: float | None = None
     stop_when_cut_off_seconds: float | None = None
+    warn_signal_seconds: float | None = None
+    """The stop signal is also sent so long before the time limit, once."""
+    hang_after_seconds: float | None = None
+    """A worker that writes nothing for so long while its GPUs are idle has failed as hung."""
+    probes: Probes = Probes()
+    mounts: tuple[DriveMount, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+
+    def withheld(self) -> bool:
+        """Whether the value of a secret is missing here."""
+        return any(secret.value is None for secret in self.secrets)
+
+    def stored(self) -> "Assignment":
+        """As it may be written to a disk: without the values of its secrets."""
+        secrets = tuple(secret.model_copy(update={"value": None}) for secret in self.secrets)
+        return self.model_copy(update={"secrets": secrets})
 
 
 class Desired(Message):
     assignments: tuple[Assignment, ...] = ()
     """All of them: what the agent holds beyond these is disowned, to be stopped and cleaned away."""
+
+    def stored(self) -> "Desired":
+        """As it may be written to a disk: without the values of secrets."""
+        return Desired(assignments=tuple(assignment.stored() for assignment in self.assignments))
+
+    def withheld(self) -> bool:
+        """Whether the value of a secret that is still of use is missing here."""
+        return any(assignment.withheld() for assignment in self.assignments if assignment.phase != "stop")
 
 
 # --- What the agent reports ----------------------------------------------------------------------------
@@ -162,11 +281,18 @@ class Exit(Message):
         "not_prepared",  # image, files, drives, port: never started; `message` says what
         "not_started",  # the command could not be executed; `message` says why
         "lost",  # a start marker without a process and without an exit record
+        # Only of assignments that ask for it, so that no older console gets to see them:
+        "probe_failed",  # stopped by the agent, a startup or liveness probe failed: `message` says how
+        "hung",  # stopped by the agent, neither output nor busy GPUs for too long: `message` says how long
     ]
     code: int | None = Field(default=None, ge=-(2**31), lt=2**32)
     signal: int | None = Field(default=None, ge=0, lt=256)
     out_of_memory: bool = False
     message: Text = Field(default="", max_length=500)
+    cause: Text = Field(default="", max_length=300)
+    """The line of the log that says most likely why the worker failed."""
+    cause_at: Number | None = None
+    """Where that line begins in the log, in bytes."""
 
 
 class AssignmentReport(Message):

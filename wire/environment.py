@@ -1,6 +1,10 @@
 """The variables of every worker, and what else its place in the run gives it.
 
 The one place where they are made: the agent sets them and the console shows them, both from here.
+
+Of a run whose workers start on their own (`start: Independent`) RANK, WORLD_SIZE and Astraeus's own variables say which
+of how many workers this is, so that each can take its part of the work. Nobody meets anybody there: MASTER_ADDR, what
+torchrun reads and Slurm's set describe a job of this worker alone, on its one machine.
 """
 
 from collections.abc import Mapping
@@ -12,7 +16,8 @@ from wire.quantities import GIB
 
 # Verdicts of the placement (design: network codes) by what they give the worker.
 RDMA_VERDICTS: Final = frozenset({"ib_rack", "ib_fabric", "roce_rack", "roce"})
-NVLINK_VERDICT: Final = "nvlink_domain"
+NVLINK_DOMAIN: Final = "nvlink_domain"
+"""The verdict, and the name of the place that `keep_within` may name."""
 ETHERNET_VERDICT: Final = "ethernet"
 RDMA_INTERCONNECTS: Final = frozenset({"rdma", "infiniband"})
 
@@ -32,6 +37,10 @@ FOLLOWERS: Final[Mapping[str, tuple[str, ...]]] = {
     "ASTRAEUS_GPU_COUNT": ("PET_NPROC_PER_NODE",),
     "NCCL_ASYNC_ERROR_HANDLING": ("TORCH_NCCL_ASYNC_ERROR_HANDLING",),
 }
+
+
+_OF_NODES: Final = frozenset({"PET_NODE_RANK", "PET_NNODES"})
+"""They say something else than RANK and WORLD_SIZE where workers start on their own."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class WorkerFacts:
     machine: str
     """The machine's name in the console."""
     hostnames: tuple[str, ...]
-    """The machines of all workers in rank order."""
+    """The machines of all workers in rank order; its own where it starts on its own."""
     leader_address: str
     leader_worker: str
     master_port: int
@@ -71,9 +80,22 @@ class WorkerFacts:
     """RDMA ports that NCCL may use, `mlx5_0:1`; empty where there are none."""
     restarts: int = 0
     user_env: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
+    """It starts on its own (`start: Independent`): the others of its run are no peers of it."""
+
+    @property
+    def node_rank(self) -> int:
+        """Among the machines that meet."""
+        return 0 if self.alone else self.rank
+
+    @property
+    def nodes(self) -> int:
+        """Machines that meet."""
+        return len(self.hostnames)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rank < self.world_size or len(self.hostnames) != self.world_size:
+        meet = 1 if self.alone else self.world_size
+        if not 0 <= self.rank < self.world_size or self.nodes != meet:
             raise ValueError(
                 f"rank {self.rank} of {self.world_size} workers on {len(self.hostnames)} machines is "
                 f"impossible"
@@ -89,16 +111,18 @@ def worker_environment(facts: WorkerFacts) -> dict[str, str]:
         **_slurm(facts),
         **_nccl(facts),
     }
-    return ours | _following(facts.user_env, ours) | dict(facts.user_env)
+    return ours | _following(facts, ours) | dict(facts.user_env)
 
 
-def _following(user_env: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+def _following(facts: WorkerFacts, ours: Mapping[str, str]) -> dict[str, str]:
+    user_env = facts.user_env
+    apart = _OF_NODES if facts.alone else frozenset()
     return {
         follower: user_env[name]
         for name, followers in FOLLOWERS.items()
         if name in user_env
         for follower in followers
-        if follower in ours
+        if follower in ours and follower not in apart
     }
 
 
@@ -134,9 +158,9 @@ def _astraeus(facts: WorkerFacts) -> dict[str, str]:
 def _torchelastic(facts: WorkerFacts) -> dict[str, str]:
     """What a bare `torchrun script.py` reads in place of its options. One process where there is no GPU."""
     return {
-        "PET_NNODES": str(facts.world_size),
+        "PET_NNODES": str(facts.nodes),
         "PET_NPROC_PER_NODE": str(facts.gpu_count or 1),
-        "PET_NODE_RANK": str(facts.rank),
+        "PET_NODE_RANK": str(facts.node_rank),
         "PET_MASTER_ADDR": facts.leader_address,
         "PET_MASTER_PORT": str(facts.master_port),
     }
@@ -144,23 +168,23 @@ def _torchelastic(facts: WorkerFacts) -> dict[str, str]:
 
 def _slurm(facts: WorkerFacts) -> dict[str, str]:
     """Slurm's set for one task a node. Half of it makes libraries guess wrongly, so all of it is there."""
-    size, nodes = str(facts.world_size), compress(facts.hostnames)
+    size, nodes = str(facts.nodes), compress(facts.hostnames)
     gpus = {"SLURM_GPUS_ON_NODE": str(facts.gpu_count)} if facts.gpu_count else {}
     return {
-        "SLURM_PROCID": str(facts.rank),
-        "SLURM_NODEID": str(facts.rank),
+        "SLURM_PROCID": str(facts.node_rank),
+        "SLURM_NODEID": str(facts.node_rank),
         "SLURM_LOCALID": "0",
         "SLURM_NNODES": size,
         "SLURM_JOB_NUM_NODES": size,
         "SLURM_NTASKS": size,
         "SLURM_NPROCS": size,
         "SLURM_NTASKS_PER_NODE": "1",
-        "SLURM_TASKS_PER_NODE": "1" if facts.world_size == 1 else f"1(x{size})",
+        "SLURM_TASKS_PER_NODE": "1" if facts.nodes == 1 else f"1(x{size})",
         "SLURM_JOB_NAME": facts.run,
         "SLURM_JOB_ID": str(facts.job_id),
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_NODELIST": nodes,
-        "SLURMD_NODENAME": facts.hostnames[facts.rank],
+        "SLURMD_NODENAME": facts.hostnames[facts.node_rank],
         "SLURM_CPUS_ON_NODE": str(facts.cpus),
         **gpus,
         "SLURM_RESTART_COUNT": str(facts.restarts),
@@ -191,9 +215,12 @@ def needs_rdma_devices(verdict: str, asked: str) -> bool:
     return verdict in RDMA_VERDICTS or asked in RDMA_INTERCONNECTS
 
 
-def needs_imex(verdict: str, machines: int) -> bool:
-    """True: the worker gets IMEX channel 0: one NVLink domain that spans several machines."""
-    return verdict == NVLINK_VERDICT and machines > 1
+def needs_imex(verdict: str, keep_within: str | None, machines: int) -> bool:
+    """True: the worker gets IMEX channel 0: several machines in one NVLink domain, placed there or kept within it.
+
+    A run that is kept within one and asks for InfiniBand as well has InfiniBand's verdict.
+    """
+    return NVLINK_DOMAIN in (verdict, keep_within) and machines > 1
 
 
 def shm_bytes(memory_bytes: int) -> int:

@@ -21,6 +21,9 @@ _NOISE = re.compile(
     re.IGNORECASE,
 )
 
+# There is one generation of these, so its name says nothing; a small or mobile one is another product.
+_PRO_BLACKWELL = re.compile(r"^(RTX PRO [0-9]+[A-Z]?) Blackwell( SFF| Laptop)?(?: Edition)?$")
+
 
 def short_model(product: str) -> str:
     """The name that a request's `models` are compared with; an unknown product keeps a readable one."""
@@ -41,7 +44,7 @@ def _workstation(name: str) -> str:
     """`RTX 6000 Ada`, `RTX A6000`, `Quadro RTX 6000`, `RTX 4090`: the series stays, editions go."""
     plain = re.sub(r"^GeForce (?=RTX|GTX)", "", name)
     plain = _NOISE.sub("", plain)
-    return re.sub(r"^(RTX PRO [0-9]+[A-Z]?) Blackwell$", r"\1", plain)
+    return _PRO_BLACKWELL.sub(r"\1\2", plain)
 
 
 def _readable(product: str) -> str:

@@ -3,6 +3,8 @@
 import os
 import time
 
+from agent.supervision.masking import Masker
+
 POKE_SECONDS = 0.02
 
 
@@ -25,16 +27,26 @@ class Pokes:
 
 class Log:
     """stdout and stderr as one stream. Never blocks the worker: what finds no room on the disk is dropped,
-    and a line in its place says how much it was."""
+    and a line in its place says how much it was. `masks` are values that must not be in it."""
 
-    def __init__(self, pokes: Pokes) -> None:
+    def __init__(self, pokes: Pokes, masks: list[bytes]) -> None:
         self._descriptor = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._pokes = pokes
+        self._masker = Masker(masks) if masks else None
         self._poked = 0.0
         self._unpoked = False
         self._lost = 0
 
     def write(self, data: bytes) -> None:
+        self._append(self._masker.feed(data) if self._masker else data)
+
+    def finish(self) -> None:
+        """Nothing more comes."""
+        self._append(self._masker.rest() if self._masker else b"")
+
+    def _append(self, data: bytes) -> None:
+        if not data:
+            return
         if self._lost:
             gap = f"\n[{self._lost} bytes of output were lost: the disk of this machine was full]\n".encode()
             if self._put(gap) == len(gap):

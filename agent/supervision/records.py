@@ -5,7 +5,7 @@ import os
 from _json import encode_basestring_ascii
 
 RECORD_BYTES = 4096
-RECORDS = 5  # prepared, running, stopping, killed, and the exit
+RECORDS = 6  # prepared, running, warned, stopping, killed, and the exit
 
 Value = str | int | float | bool | None
 Record = dict[str, Value]

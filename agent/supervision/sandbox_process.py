@@ -16,18 +16,18 @@ import os
 
 from agent.supervision.processes import process_started, sharers
 from agent.supervision.records import read
+from agent.supervision.secrets import Secrets
 
-STATUS_FD, GATE_FD, ARGS_FD, READY_FD, FIRST_FILE_FD = 10, 11, 12, 13, 20
+STATUS_FD, GATE_FD, ARGS_FD, READY_FD, SECRET_ARGS_FD, FIRST_FILE_FD = 10, 11, 12, 13, 14, 20
 PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031
-_OUT_OF_THE_WAY = 500  # above every number that the sandbox's descriptors get
 _SIGPIPE, _SIGXFSZ = 13, 25
 
 
 class SandboxProcess:
     """`pid` and `fd` are bubblewrap's own, `child` and `child_fd` (0 and -1 until known) process 1's."""
 
-    def __init__(self, settings: dict[str, str]) -> None:
+    def __init__(self, settings: dict[str, str], secrets: Secrets) -> None:
         self.child = 0
         self.child_fd = -1
         self.child_started = 0
@@ -43,8 +43,10 @@ class SandboxProcess:
         for descriptor in (self.status, self.output):
             os.set_blocking(descriptor, False)
         theirs = {STATUS_FD: status_theirs, ARGS_FD: os.open("sandbox.args", os.O_RDONLY)}
-        for number in range(int(settings["files"])):
-            theirs[FIRST_FILE_FD + number] = os.open(f"files/{number}", os.O_RDONLY)
+        if secrets.options is not None:
+            theirs[SECRET_ARGS_FD] = secrets.options
+        files = [os.open(f"files/{number}", os.O_RDONLY) for number in range(int(settings["files"]))]
+        theirs |= {FIRST_FILE_FD + number: file for number, file in enumerate([*files, *secrets.files])}
         command = read("command.args").split(b"\0")[:-1]
         self.pid = os.fork()
         if self.pid == 0:
@@ -115,7 +117,8 @@ def _become_bubblewrap(
 ) -> None:
     """In the forked child: never returns."""
     try:
-        high = {key: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for key, fd in theirs.items()}
+        above = max(theirs) + 1  # out of the way of every number that one of them is to get
+        high = {key: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for key, fd in theirs.items()}
         null = os.open("/dev/null", os.O_RDONLY)
         for key, descriptor in ((0, null), (1, output), (2, output), *high.items()):
             os.dup2(descriptor, key)
@@ -124,7 +127,9 @@ def _become_bubblewrap(
         with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123 - no pathlib here, see the package
             file.write("500")  # the machine's own services outlive a worker that takes all memory
         _become_user(settings)
-        arguments = [b"bwrap", b"--args", str(ARGS_FD).encode(), b"--", *command]
+        numbers = [number for number in (ARGS_FD, SECRET_ARGS_FD) if number in theirs]
+        options = [word for number in numbers for word in (b"--args", str(number).encode())]
+        arguments = [b"bwrap", *options, b"--", *command]
         os.execve(settings["bwrap"], arguments, {"PATH": "/usr/bin:/bin"})  # noqa: S606 - no shell is wanted
     except BaseException as error:  # noqa: BLE001 - whatever it is, this is the way to tell it
         os.write(2, f"bwrap: {error!r}\n".encode())

@@ -11,6 +11,7 @@ import os
 import select
 import time
 
+from agent.supervision.mounts import mounts_wrong
 from agent.supervision.output import Log, Pokes
 from agent.supervision.processes import (
     boottime,
@@ -32,6 +33,7 @@ from agent.supervision.records import (
     spares_reserve,
 )
 from agent.supervision.sandbox_process import PIPE_BYTES, SandboxProcess
+from agent.supervision.secrets import Secrets
 from agent.supervision.waiting import worker_received
 
 ALREADY_KEPT, ALREADY_STARTED = 75, 76  # exit codes of this process
@@ -41,17 +43,20 @@ _LONGEST_WAIT = 30.0  # poll() doesn't count suspended time, the deadlines do
 _CUT_OFF_CHECK = 5.0
 _EARLY_BYTES = 1 << 16
 _MESSAGE_BYTES = 1500
+_FAILURES = (b"probe_failed", b"hung")
+"""Orders to stop a worker that runs because it has failed: the word becomes the exit's kind."""
 
 
 class Supervisor:
-    def __init__(self, settings: dict[str, str], held_port: int | None) -> None:
+    def __init__(self, settings: dict[str, str], held: dict[str, int]) -> None:
         self._settings = settings
-        self._held_port = held_port
+        self._held_port = held.get("port")
         self._begun = boottime()
         self._pokes = Pokes(settings["events"], settings["id"])
-        self._log = Log(self._pokes)
+        secrets = Secrets(held.get("secrets"))
+        self._log = Log(self._pokes, secrets.masks)
         self._control = os.open("control", os.O_RDWR | os.O_NONBLOCK)
-        self._sandbox = SandboxProcess(settings)
+        self._sandbox = SandboxProcess(settings, secrets)
         self._poll = select.poll()
         self._phase = "preparing"
         self._state: Record = {"supervisor": os.getpid(), "bwrap": self._sandbox.pid}
@@ -62,6 +67,7 @@ class Supervisor:
         self._ended_in_place_of = 0  # the signal whose default effect process 1 was spared
         self._kill_due: float | None = None
         self._time_limit_due: float | None = None
+        self._warning_due: float | None = None
         self._cut_off_check_due = 0.0
         self._memory_kills = 0
         self._child_gone = False
@@ -110,8 +116,16 @@ class Supervisor:
             self._on_status()
         # A death closes the socket too, and shows here before it shows anywhere else.
         if self._phase == "preparing" and self._sandbox.child and not is_exiting(self._sandbox.child):
-            self._enter("prepared", ready_at=time.time(), prepare_seconds=round(boottime() - self._begun, 4))
-            self._obey()
+            self._prepared()
+
+    def _prepared(self) -> None:
+        wrong = mounts_wrong(self._sandbox.child)
+        if wrong:
+            self._early += f"{wrong}\n".encode()
+            self._sandbox.signal(_SIGKILL)
+            return
+        self._enter("prepared", ready_at=time.time(), prepare_seconds=round(boottime() - self._begun, 4))
+        self._obey()
 
     def _on_output(self) -> None:
         try:
@@ -147,6 +161,8 @@ class Supervisor:
         if self._phase == "starting":
             self._watch_execution()
         now = boottime()
+        if self._phase == "running" and self._warning_due and now >= self._warning_due:
+            self._warn()
         if self._phase == "running" and self._time_limit_due and now >= self._time_limit_due:
             self._stop_by_itself("time_limit")
         if self._phase == "running" and self._settings["cut_off"] and now >= self._cut_off_check_due:
@@ -159,7 +175,11 @@ class Supervisor:
             return 0.001
         dues = [self._kill_due]
         if self._phase == "running":
-            dues += [self._time_limit_due, self._cut_off_check_due if self._settings["cut_off"] else None]
+            dues += [
+                self._time_limit_due,
+                self._warning_due,
+                self._cut_off_check_due if self._settings["cut_off"] else None,
+            ]
         waits = [due - boottime() for due in dues if due is not None]
         poke_wait = self._log.poke_when_due()
         if poke_wait is not None:
@@ -175,6 +195,8 @@ class Supervisor:
             return
         if phase == b"stop":
             self._stop("stopped", int(signum), float(grace))
+        elif phase in _FAILURES and self._phase == "running":
+            self._stop(phase.decode(), int(signum), float(grace))
         elif phase == b"start" and self._phase == "prepared" and self._reason is None:
             self._start()
 
@@ -198,6 +220,8 @@ class Supervisor:
         self._state["started_at"] = time.time()
         if self._settings["time_limit"]:
             self._time_limit_due = boottime() + float(self._settings["time_limit"])
+            if self._settings["warn"]:
+                self._warning_due = self._time_limit_due - float(self._settings["warn"])
 
     def _watch_execution(self) -> None:
         """A successful exec changes the child's command line, a failed one ends bubblewrap.
@@ -214,6 +238,12 @@ class Supervisor:
         self._ran = True
         if self._early:
             self._log.write(self._early)
+
+    def _warn(self) -> None:
+        """Noted before it is sent: it is never sent twice. Process 1 survives it without a handler."""
+        self._warning_due = None
+        self._enter("running", warned_at=time.time())
+        self._sandbox.signal(int(self._settings["stop_signal"]))
 
     def _stop_by_itself(self, reason: str) -> None:
         self._stop(reason, int(self._settings["stop_signal"]), float(self._settings["stop_grace"]))
@@ -270,6 +300,7 @@ class Supervisor:
             self._has_run()
         self._ran = self._ran or self._sandbox.code is not None
         self._drain()
+        self._log.finish()
         record_write("exit.json", self._state | self._exit(), sync=True)
         self._pokes.send("log")
         self._pokes.send("state")
@@ -312,20 +343,21 @@ class Supervisor:
 
 
 def main(arguments: list[str]) -> int:
-    """`DIRECTORY [PORT_DESCRIPTOR]`, or nothing: then the agent names both later on."""
+    """`DIRECTORY [port=DESCRIPTOR] [secrets=DESCRIPTOR]`, or nothing: then the agent names them later on."""
     if arguments:
-        directory, held = arguments[0], int(arguments[1]) if len(arguments) > 1 else None
+        directory = arguments[0]
+        held = {name: int(number) for name, number in (word.split("=") for word in arguments[1:])}
     else:
         received = worker_received()
         if received is None:
             return 0
         directory, held = received
-    if held is not None:
-        os.set_inheritable(held, False)  # or the leader's own listener would find its port taken
+    for descriptor in held.values():
+        os.set_inheritable(descriptor, False)  # or the leader's own listener would find its port taken
     return keep(directory, held)
 
 
-def keep(directory: str, held_port: int | None) -> int:
+def keep(directory: str, held: dict[str, int]) -> int:
     os.chdir(directory)
     if not lock_taken():
         return ALREADY_KEPT
@@ -334,7 +366,7 @@ def keep(directory: str, held_port: int | None) -> int:
     errors_redirect()
     spares_reserve()
     try:
-        Supervisor(settings_read(), held_port).run()
+        Supervisor(settings_read(), held).run()
     except FileExistsError:
         return ALREADY_STARTED
     return 0

@@ -1,11 +1,11 @@
 """Machines: looking at them, and what owners and operators do with them."""
 
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from astra.commands.options import Cluster, MachineName, Output, Workspace, connect, examples
+from astra.states import MachineState
 
 MAIN = "main"
 Reason = Annotated[
@@ -13,13 +13,31 @@ Reason = Annotated[
 ]
 
 
-def machines(cluster: Cluster = MAIN, output: Output = None, workspace: Workspace = None) -> None:
+def machines(
+    state: Annotated[
+        list[MachineState] | None,
+        typer.Option("--state", case_sensitive=False, help="Only machines in this state; may be repeated."),
+    ] = None,
+    pool: Annotated[str | None, typer.Option("--pool", metavar="POOL", help="Only machines of it.")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="K=V", help="Only machines with it; may be repeated."),
+    ] = None,
+    cluster: Cluster = MAIN,
+    output: Output = None,
+    workspace: Workspace = None,
+) -> None:
     """List a cluster's machines."""
     from astra.describe import machine_lines
     from astra.output import emit, say
 
+    asked: dict[str, str | list[str]] = {
+        "state": ",".join(state or ()),
+        "pool": pool or "",
+        "label": label or [],
+    }
     with connect(workspace) as client:
-        found = list(client.machines(cluster))
+        found = list(client.machines(cluster, {name: value for name, value in asked.items() if value}))
     if output:
         emit({"items": found}, output)
     else:
@@ -123,15 +141,18 @@ def _label(text: str) -> tuple[str, str | None]:
 
 
 def register(app: typer.Typer) -> None:
-    command = partial(app.command, hidden=True)  # not listed while the API has no machines
-    command(
-        epilog=examples("astra astraeus machines", "astra astraeus machines -o json | jq '.items[].status'")
+    app.command(
+        epilog=examples(
+            "astra astraeus machines",
+            "astra astraeus machines --state Cordoned --state Draining",
+            "astra astraeus machines -o json | jq '.items[].status'",
+        )
     )(machines)
-    command(epilog=examples("astra astraeus machine gpu-01"))(machine)
-    command(epilog=examples('astra astraeus cordon gpu-04 --reason "changing a cable"'))(cordon)
-    command(epilog=examples("astra astraeus uncordon gpu-04"))(uncordon)
-    command(epilog=examples("astra astraeus drain gpu-04 --within 30m"))(drain)
-    command(
+    app.command(epilog=examples("astra astraeus machine gpu-01"))(machine)
+    app.command(epilog=examples('astra astraeus cordon gpu-04 --reason "changing a cable"'))(cordon)
+    app.command(epilog=examples("astra astraeus uncordon gpu-04"))(uncordon)
+    app.command(epilog=examples("astra astraeus drain gpu-04 --within 30m"))(drain)
+    app.command(
         epilog=examples(
             "astra astraeus label gpu-04 topology.astraeus.io/rack=r7",
             "astra astraeus label gpu-04 topology.astraeus.io/rack- --dry-run",

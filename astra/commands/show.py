@@ -12,6 +12,17 @@ if TYPE_CHECKING:
 RunOrWorker = Annotated[
     str, typer.Argument(metavar="RUN_OR_WORKER", help="The name of a run or of one of its workers.")
 ]
+OfWorker = Annotated[
+    str | None, typer.Argument(metavar="[WORKER]", help="One worker of the run, by its name or rank.")
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="As it was judged then: 14:03, 2026-03-01 14:03 (your time) or 2026-03-01T14:03:07Z.",
+    ),
+]
 
 
 def show(run: RunName, output: Output = None, workspace: Workspace = None) -> None:
@@ -27,13 +38,26 @@ def show(run: RunName, output: Output = None, workspace: Workspace = None) -> No
         say("\n".join(run_description(found)))
 
 
-def why(name: RunOrWorker, output: Output = None, workspace: Workspace = None) -> None:
-    """Explain why a run or a worker is not running yet, machine by machine, and what would start it."""
-    from astra.explanation import explanation_lines
-    from astra.output import Format, emit, say
+def why(
+    name: RunOrWorker,
+    worker: OfWorker = None,
+    at: At = None,
+    output: Output = None,
+    workspace: Workspace = None,
+) -> None:
+    """Explain why a run or a worker is not running yet, machine by machine, and what would start it.
 
+    Of a run that is placed: why it landed where it did.
+    """
+    from astra.explanation import explanation_lines
+    from astra.output import Format, emit, read_time, say
+
+    time = read_time(at).isoformat() if at else None
     with connect(workspace) as client:
-        explanation = _explanation(client, name)
+        if worker is None:
+            explanation = _explanation(client, name, time)
+        else:
+            explanation = client.worker_explanation(_worker_of(name, worker), time)
     if output is Format.NAME:
         say(name)
     elif output:
@@ -42,15 +66,20 @@ def why(name: RunOrWorker, output: Output = None, workspace: Workspace = None) -
         say("\n".join(explanation_lines(explanation)))
 
 
-def _explanation(client: "Client", name: str) -> Any:
+def _worker_of(run: str, worker: str) -> str:
+    """A worker by its name, or by its rank in a run of one group."""
+    return f"{run}-{worker}" if worker.isascii() and worker.isdigit() else worker
+
+
+def _explanation(client: "Client", name: str, at: str | None) -> Any:
     """Runs and workers share one namespace, so at most one of the two is found."""
     from astra.errors import NotFoundError
 
     try:
-        return client.run_explanation(name)
+        return client.run_explanation(name, at)
     except NotFoundError as error:
         try:
-            return client.worker_explanation(name)
+            return client.worker_explanation(name, at)
         except NotFoundError:
             raise error from None
 
@@ -75,5 +104,11 @@ def register(app: typer.Typer) -> None:
             "astra astraeus show ddp-resnet50 -o json | jq .status.network",
         )
     )(show)
-    app.command(epilog=examples("astra astraeus why ddp-resnet50", "astra astraeus why ddp-resnet50-1"))(why)
+    app.command(
+        epilog=examples(
+            "astra astraeus why ddp-resnet50",
+            "astra astraeus why ddp-resnet50-1",
+            "astra astraeus why ddp-resnet50 --at 09:30",
+        )
+    )(why)
     app.command(epilog=examples("astra astraeus events ddp-resnet50"))(events)

@@ -17,8 +17,7 @@ Follow = Annotated[
 ]
 DryRun = Annotated[
     bool,
-    # Not listed while the API does not take it.
-    typer.Option("--dry-run", hidden=True, help="Say where it would be placed, or why not; start nothing."),
+    typer.Option("--dry-run", help="Say where it would be placed, or why not; start nothing."),
 ]
 
 

@@ -1,35 +1,53 @@
 """Cursor pages: stable while rows come and go, and as fast on the thousandth page as on the first."""
 
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from django.db.models import Model, QuerySet
 from rest_framework.request import Request
+from rest_framework.response import Response
 
-from common.errors import BadRequest, FieldError
-from console.numbers import number_read
+from console.api.parameters import number
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
+LARGEST_CURSOR = 2**62
+PAGE_PARAMETERS = ("limit", "cursor")
 M = TypeVar("M", bound=Model)
 
 
-def page_of(rows: QuerySet[M], request: Request) -> tuple[list[M], str | None]:
-    """One page of `rows`, newest first, and the cursor of the next (None: this is the last)."""
-    limit = _number(request, "limit", DEFAULT_LIMIT, MAX_LIMIT)
-    cursor = _number(request, "cursor", 0, 2**62)
+@dataclass(frozen=True, slots=True)
+class Page(Generic[M]):
+    """Some rows, and the cursor of those that follow (None: these are the last)."""
+
+    rows: list[M]
+    next: str | None
+
+    def answer(self, present: Callable[[M], Any]) -> Response:
+        return list_answer(map(present, self.rows), self.next)
+
+
+def list_answer(items: Iterable[Any], cursor: str | None = None) -> Response:
+    """The shape of every list."""
+    return Response({"items": list(items), "next": cursor})
+
+
+def page_of(
+    rows: QuerySet[M], request: Request, *, newest_first: bool = True, default: int = DEFAULT_LIMIT
+) -> Page[M]:
+    """One page of `rows` by id."""
+    limit = number(request, "limit", default, MAX_LIMIT)
+    cursor = number(request, "cursor", 0, LARGEST_CURSOR)
     if cursor:
-        rows = rows.filter(id__lt=cursor)
-    found = list(rows.order_by("-id")[: limit + 1])
-    more = len(found) > limit
-    return found[:limit], str(found[limit - 1].pk) if more else None
+        rows = rows.filter(id__lt=cursor) if newest_first else rows.filter(id__gt=cursor)
+    found = list(rows.order_by("-id" if newest_first else "id")[: limit + 1])
+    return Page(found[:limit], str(found[limit - 1].pk) if len(found) > limit else None)
 
 
-def _number(request: Request, name: str, default: int, most: int) -> int:
-    value = request.query_params.get(name)
-    if value is None:
-        return default
-    number = number_read(value, most)
-    if number:
-        return number
-    message = f"`{name}` must be a number from 1 to {most}."
-    raise BadRequest("bad_parameter", message, errors=(FieldError(name, "bad_parameter", message),))
+def page_by_name(rows: QuerySet[M], request: Request) -> Page[M]:
+    """One page of `rows` by their names; the cursor is the name of the last one shown."""
+    limit = number(request, "limit", DEFAULT_LIMIT, MAX_LIMIT)
+    found = list(rows.filter(name__gt=request.query_params.get("cursor", "")).order_by("name")[: limit + 1])
+    last = found[:limit][-1] if found else None
+    return Page(found[:limit], str(last) if len(found) > limit else None)

@@ -1,12 +1,36 @@
-"""What drf-spectacular can't see: the run document and the answers built from it."""
+"""What drf-spectacular can't see: shapes of bodies and answers, the run document, the log stream."""
 
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from http import HTTPStatus
+from typing import Any, TypeVar
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
+from common.problem import CONTENT_TYPE
+from console.api.answers import Problem
+from console.api.pages import DEFAULT_LIMIT, LARGEST_CURSOR, MAX_LIMIT
 from wire.spec import run_schema
+from wire.spec.schema import tidied
+
+JSON = "application/json"
+DOCUMENT = "RunDocument"
+REF = "#/components/schemas/"
+Schema = dict[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+READ = (400, 401, 404, 406)
+"""Refusals that any request may meet."""
+WRITE = (*READ, 403)
+SEND = (*WRITE, 413, 415, 422)
+"""Of requests that bring a body."""
+
+_models: dict[str, type[BaseModel]] = {}
+_lists: dict[str, str] = {}
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # it registers itself
@@ -16,32 +40,216 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:  # noqa: ARG002 - its signature
-        return {"type": "http", "scheme": "bearer"}
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "An API token of the workspace or organization.",
+        }
 
 
-def _document() -> dict[str, Any]:
-    return {"application/json": run_schema()}
+def operation(
+    name: str,
+    answers: Mapping[int, type[BaseModel] | Schema | None],
+    *,
+    body: type[BaseModel] | Schema | None = None,
+    body_required: bool = True,
+    parameters: Iterable[OpenApiParameter] = (),
+    refusals: Iterable[int] = READ,
+) -> Callable[[F], F]:
+    """Describes a view's method: its name, answers by status, body, query parameters, and refusals."""
+
+    def described(method: F) -> F:
+        summary, _, rest = (method.__doc__ or "").strip().partition("\n\n")
+        request = None if body is None else {JSON: reference(body)}
+        decorated: F = extend_schema(
+            operation_id=name,
+            summary=summary,
+            description=" ".join(rest.split()),
+            parameters=list(parameters),
+            request=request,
+            responses={**_answers(answers), **_refusals(refusals)},
+            extensions={} if body is None else {"x-body-required": body_required},
+        )(method)
+        return decorated
+
+    return described
 
 
-DOCUMENT = _document()
-OBJECT = OpenApiResponse(OpenApiTypes.OBJECT)
-RUN = OpenApiResponse(OpenApiTypes.OBJECT, description="The run: metadata, spec and status.")
-RUN_PAGE = OpenApiResponse(
-    OpenApiTypes.OBJECT, description="`items`, and `next`: the cursor of the next page."
+def _answers(answers: Mapping[int, type[BaseModel] | Schema | None]) -> dict[Any, OpenApiResponse]:
+    found: dict[Any, OpenApiResponse] = {}
+    for status, shape in answers.items():
+        phrase = HTTPStatus(status).phrase
+        key = status if shape is None else (status, JSON)
+        found[key] = OpenApiResponse(None if shape is None else reference(shape), description=phrase)
+    return found
+
+
+def _refusals(statuses: Iterable[int]) -> dict[Any, OpenApiResponse]:
+    return {
+        (status, CONTENT_TYPE): OpenApiResponse(reference(Problem), description=HTTPStatus(status).phrase)
+        for status in sorted(statuses)
+    }
+
+
+def reference(shape: type[BaseModel] | Schema) -> Schema:
+    if isinstance(shape, dict):
+        return shape
+    _models[shape.__name__] = shape
+    return {"$ref": REF + shape.__name__}
+
+
+def list_of(model: type[BaseModel]) -> Schema:
+    """A page of a list."""
+    name = f"{model.__name__.removesuffix('Answer')}List"
+    reference(model)
+    _lists[name] = model.__name__
+    return {"$ref": REF + name}
+
+
+def _list_shape(item: str) -> Schema:
+    return {
+        "type": "object",
+        "required": ["items", "next"],
+        "properties": {
+            "items": {"type": "array", "items": {"$ref": REF + item}},
+            "next": {
+                "type": ["string", "null"],
+                "description": "`cursor` of the next page; null on the last.",
+            },
+        },
+    }
+
+
+def parameter(name: str, schema: Schema, description: str, **more: Any) -> OpenApiParameter:
+    return OpenApiParameter(name, schema, description=description, **more)
+
+
+def several(
+    name: str, values: Iterable[str] | None, description: str, *, joined: bool = False
+) -> OpenApiParameter:
+    """A parameter that may be given several times, or once with commas (`joined`)."""
+    items: Schema = {"type": "string"} if values is None else {"type": "string", "enum": list(values)}
+    schema = {"type": "array", "items": items, "minItems": 1}
+    return OpenApiParameter(name, schema, description=description, explode=not joined, style="form")
+
+
+LIMIT = parameter(
+    "limit",
+    {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
+    f"Items a page; {DEFAULT_LIMIT} by default.",
 )
-RUN_LIST = [
-    OpenApiParameter("state", str, description="Only runs in this state; several separated by commas."),
-    OpenApiParameter("label", str, description="Only runs with this label, `key=value`; may be repeated."),
-    OpenApiParameter("q", str, description="Only runs whose name contains this."),
-    OpenApiParameter("cluster", str, description="Only runs of this cluster."),
-    OpenApiParameter("limit", int, description="Runs a page, 1 to 500; 50 by default."),
-    OpenApiParameter("cursor", int, description="`next` of the page before."),
-]
-SUBMIT = [
-    OpenApiParameter(
-        "Idempotency-Key",
-        str,
-        OpenApiParameter.HEADER,
-        description="The same key with the same document submits once, however often it is sent.",
-    )
-]
+CURSOR = parameter(
+    "cursor", {"type": "integer", "minimum": 1, "maximum": LARGEST_CURSOR}, "`next` of the page before."
+)
+NAME_CURSOR = parameter("cursor", {"type": "string"}, "`next` of the page before.")
+DRY_RUN = parameter("dry_run", {"type": "boolean"}, "Tell what it would do; change nothing.")
+IDEMPOTENCY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "maxLength": 200, "pattern": "^[!-~]+$"},
+    OpenApiParameter.HEADER,
+    description="The same key with the same document submits once, however often it is sent.",
+)
+DOCUMENT_BODY: Schema = {"$ref": REF + DOCUMENT}
+
+
+# --- The whole schema ---------------------------------------------------------------------------------
+
+
+def complete(result: Schema, **_: Any) -> Schema:
+    """drf-spectacular's last hook: the shapes by name, the log stream, which bodies may be left out."""
+    result["components"].setdefault("schemas", {}).update(_components())
+    result["paths"].update(log_stream())
+    for path in result["paths"].values():
+        for each in path.values():
+            if (required := each.pop("x-body-required", None)) is not None:
+                each["requestBody"]["required"] = required
+            if each.get("description") == each["summary"]:
+                del each["description"]
+    return result
+
+
+def _components() -> dict[str, Schema]:
+    inputs: list[tuple[type[BaseModel], Any]] = [(model, "validation") for model in _models.values()]
+    _, made = models_json_schema(inputs, ref_template=REF + "{model}")
+    shapes: dict[str, Schema] = tidied(made["$defs"])
+    shapes["RunAnswer"]["properties"]["spec"] = {"$ref": REF + "RunSpec"}
+    lists = {name: _list_shape(item) for name, item in _lists.items()}
+    return {**shapes, **lists, **document_components()}
+
+
+@cache
+def document_components() -> dict[str, Schema]:
+    """The run document's schema, its parts as components beside the others."""
+    schema = _moved(run_schema())
+    parts: dict[str, Schema] = schema.pop("$defs")
+    del schema["$schema"]
+    return {**parts, DOCUMENT: schema}
+
+
+def _moved(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_moved(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: re.sub(r"^#/\$defs/", REF, value) if key == "$ref" and isinstance(value, str) else _moved(value)
+        for key, value in node.items()
+    }
+
+
+def log_stream() -> dict[str, Schema]:
+    """`…/logs` is a plain ASGI application (console/streams/logs.py), which no generator looks at."""
+    names = ("organization", "workspace", "worker")
+    whole = {"type": "integer", "minimum": 0, "maximum": 10**12}
+    queries = {
+        "tail": (whole, "Only the last so many lines."),
+        "since": (
+            {
+                "anyOf": [
+                    {"type": "string", "pattern": "^[0-9]{1,6}[smhd]$"},
+                    {"type": "string", "format": "date-time"},
+                ]
+            },
+            "Only what came since: a duration before now such as `10m`, or a time with its zone.",
+        ),
+        "follow": ({"type": "boolean"}, "Go on until the worker has ended."),
+        "attempt": ({**whole, "minimum": 1}, "Of which attempt; the newest by default."),
+        "offset": (whole, "From this byte of the attempt's log on, instead of `tail` and `since`."),
+    }
+    described = {
+        "operationId": "worker_logs",
+        "summary": "The worker's log: text, streamed.",
+        "tags": ["workers"],
+        "parameters": [
+            *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names),
+            *(
+                {"name": name, "in": "query", "schema": schema, "description": description}
+                for name, (schema, description) in queries.items()
+            ),
+        ],
+        "security": [{"token": []}, {"cookieAuth": []}],
+        "responses": {
+            "200": {
+                "description": "The log; empty while the worker has none.",
+                "headers": {
+                    "X-Log-Offset": {
+                        "schema": {"type": "integer"},
+                        "description": "Where the answer begins.",
+                    },
+                    "X-Log-Attempt": {
+                        "schema": {"type": "integer"},
+                        "description": "Of which attempt it is.",
+                    },
+                },
+                "content": {"text/plain": {"schema": {"type": "string"}}},
+            },
+            **{
+                str(status): {
+                    "description": HTTPStatus(status).phrase,
+                    "content": {CONTENT_TYPE: {"schema": {"$ref": REF + "Problem"}}},
+                }
+                for status in (400, 401, 404)
+            },
+        },
+    }
+    return {"/api/v1/o/{organization}/w/{workspace}/workers/{worker}/logs": {"get": described}}

@@ -1,21 +1,56 @@
-"""Addresses of the API."""
+"""Addresses of the API below /api/v1/."""
 
 from django.urls import path, re_path
 
-from console.api import views
+from console.api import clusters, drives, explanations, machines, members, runs, secrets, tokens, workers
 from console.api.errors import unknown_address
 
-BASE = "o/<slug:organization>/w/<slug:workspace>"
+ORGANIZATION = "o/<slug:organization>"
+CLUSTER = f"{ORGANIZATION}/clusters/<slug:cluster>"
+MACHINE = f"{CLUSTER}/machines/<str:machine>"
+WORKSPACE = f"{ORGANIZATION}/w/<slug:workspace>"
+RUN = f"{WORKSPACE}/runs/<str:run>"
+WORKER = f"{WORKSPACE}/workers/<str:worker>"
 
 urlpatterns = [
-    path(f"{BASE}/runs", views.Runs.as_view()),
-    path(f"{BASE}/runs/<str:run>", views.OneRun.as_view()),
-    path(f"{BASE}/runs/<str:run>/stop", views.RunAction.as_view(action="stop")),
-    path(f"{BASE}/runs/<str:run>/restart", views.RunAction.as_view(action="restart")),
-    path(f"{BASE}/runs/<str:run>/workers", views.RunWorkers.as_view()),
-    path(f"{BASE}/runs/<str:run>/events", views.RunEvents.as_view()),
-    path(f"{BASE}/runs/<str:run>/explanation", views.RunExplanation.as_view()),
-    path(f"{BASE}/workers/<str:worker>", views.OneWorker.as_view()),
-    path(f"{BASE}/workers/<str:worker>/explanation", views.WorkerExplanation.as_view()),
+    # Runs and workers. `…/workers/<worker>/logs` is a stream: console/streams/logs.py.
+    path(f"{WORKSPACE}/runs", runs.Runs.as_view()),
+    path(RUN, runs.OneRun.as_view()),
+    path(f"{RUN}/stop", runs.RunStop.as_view()),
+    path(f"{RUN}/restart", runs.RunRestart.as_view()),
+    path(f"{RUN}/workers", runs.RunWorkers.as_view()),
+    path(f"{RUN}/events", runs.RunEvents.as_view()),
+    path(f"{RUN}/explanation", explanations.RunExplanation.as_view()),
+    path(WORKER, workers.OneWorker.as_view()),
+    path(f"{WORKER}/events", workers.WorkerEvents.as_view()),
+    path(f"{WORKER}/explanation", explanations.WorkerExplanation.as_view()),
+    # The workspace itself.
+    path(f"{WORKSPACE}/members", members.Members.as_view()),
+    path(f"{WORKSPACE}/members/<str:user>", members.OneMember.as_view()),
+    path(f"{WORKSPACE}/tokens", tokens.Tokens.as_view()),
+    path(f"{WORKSPACE}/tokens/<int:token>", tokens.OneToken.as_view()),
+    path(f"{WORKSPACE}/secrets", secrets.Secrets.as_view()),
+    path(f"{WORKSPACE}/secrets/<str:secret>", secrets.OneSecret.as_view()),
+    path(f"{WORKSPACE}/registry-credentials", secrets.Credentials.as_view()),
+    path(f"{WORKSPACE}/registry-credentials/<str:credential>", secrets.OneCredential.as_view()),
+    path(f"{WORKSPACE}/drives", drives.WorkspaceDrives.as_view()),
+    # Machines.
+    path(f"{ORGANIZATION}/clusters", clusters.Clusters.as_view()),
+    path(f"{CLUSTER}/pools", clusters.Pools.as_view()),
+    path(f"{CLUSTER}/fabrics", clusters.Fabrics.as_view()),
+    path(f"{CLUSTER}/join-tokens", clusters.JoinTokens.as_view()),
+    path(f"{CLUSTER}/join-tokens/<int:token>", clusters.OneJoinToken.as_view()),
+    path(f"{CLUSTER}/drives", drives.Drives.as_view()),
+    path(f"{CLUSTER}/drives/<str:drive>", drives.OneDrive.as_view()),
+    path(f"{CLUSTER}/machines", machines.Machines.as_view()),
+    path(MACHINE, machines.OneMachine.as_view()),
+    path(f"{MACHINE}/cordon", machines.MachineCordon.as_view()),
+    path(f"{MACHINE}/uncordon", machines.MachineUncordon.as_view()),
+    path(f"{MACHINE}/drain", machines.MachineDrain.as_view()),
+    path(f"{MACHINE}/credentials", machines.MachineCredentials.as_view()),
+    # The organization itself.
+    path(f"{ORGANIZATION}/tokens", tokens.OrganizationTokens.as_view()),
+    path(f"{ORGANIZATION}/tokens/<int:token>", tokens.OneOrganizationToken.as_view()),
+    path(f"{ORGANIZATION}/audit", clusters.Audit.as_view()),
     re_path(r"^", unknown_address),
 ]

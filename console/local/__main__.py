@@ -39,6 +39,10 @@ def _run(command: str, arguments: Sequence[str]) -> int:
         from console.local.lint import lint
 
         return lint()
+    if command == "docs":
+        from console.local.docs import docs
+
+        return docs()
     raise LocalError(f"There is no command {command!r}; ./dev help lists them.")
 
 

@@ -24,8 +24,15 @@ _APART = ("tests/e2e", "tests/local")
 """Tests that mostly wait for processes to start and end: a second pytest runs them beside the others."""
 
 
+_DEEP = ("tests/placement", "-p", "no:django", "-m", "deep", "--hypothesis-profile=deep", "--timeout=7200")
+"""`./dev test --deep`: the properties of placement alone, on many more random clusters."""
+
+
 def test(arguments: Sequence[str]) -> int:
     """Runs pytest; its exit status is ours. Without arguments: all tests, in two halves at the same time."""
+    if "--deep" in arguments:
+        others = [argument for argument in arguments if argument != "--deep"]
+        return run_kept(lambda: call([*_PYTEST, *_DEEP, *others], os.environ), foreground=True)
     if arguments:
         return run_kept(lambda: _run([*_PYTEST, *arguments], command="test"), foreground=True)
     return run_kept(_run_halves, foreground=True)

@@ -37,7 +37,13 @@ _QUEUES = {"place": "place", "react": "react,bulk"}
 """Worker to its queues (console/celery.py says what for)."""
 
 # What an agent must not be handed: on a real machine none of it exists.
-_NOT_FOR_AGENTS = ("DATABASE_URL", "REDIS_URL", "ASTRAEUS_SECRET_KEY")
+_NOT_FOR_AGENTS = (
+    "DATABASE_URL",
+    "REDIS_URL",
+    "ASTRAEUS_SECRET_KEY",
+    "ASTRAEUS_ENCRYPTION_KEY",
+    "ASTRAEUS_OLD_ENCRYPTION_KEYS",
+)
 
 
 class Stack:

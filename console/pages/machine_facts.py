@@ -1,18 +1,19 @@
 """What the machines' pages read: GPUs with their holders, where a machine is and how that is known."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.urls import reverse
+from django.utils import timezone
 
 from common.errors import NotFound
 from console.pages.scope import Scope
 from console.pages.words import TIMES, gpu_counts, gpus_words
-from machines.models import Gpu, Machine, MachineLabel
+from machines.models import Gpu, HealthEvent, Machine, MachineLabel
 from machines.states import (
     FABRIC_LABEL,
     NVLINK_DOMAIN_LABEL,
@@ -23,8 +24,12 @@ from machines.states import (
     MachineState,
 )
 from placement.phrases import plural
-from runs.explanations import HELD_BY_OTHERS
-from runs.models import Allocation, Assignment
+from runs.explaining.moments import HELD_BY_OTHERS, SOMEBODY_S_RUN, moment_words
+from runs.models import Allocation, Assignment, RunAttempt
+
+EVENTS_SHOWN = 50
+"""Changes of health on a machine's page; all but the newest EVENTS_AT_ONCE are folded away."""
+EVENTS_AT_ONCE = 5
 
 PLACES = {"fabric": FABRIC_LABEL, "rack": RACK_LABEL, "nvlink-domain": NVLINK_DOMAIN_LABEL}
 TITLES = {"fabric": "Fabric", "rack": "Rack", "nvlink-domain": "NVLink domain"}
@@ -85,6 +90,18 @@ class WorkerHere:
     state: str
     since: datetime
     gpus: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunHere:
+    """A run that has workers on a machine; `address` is empty for what the reader may not see."""
+
+    name: str
+    address: str
+    gpus: int
+    """On this machine."""
+    elsewhere: int
+    """Other machines of the same gang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +274,47 @@ def workers_here(machine: Machine, scope: Scope) -> list[WorkerHere]:
     ]
 
 
+def runs_here(machine: Machine, scope: Scope) -> list[RunHere]:
+    """Whole runs, as a drain stops them; what the reader may not see is neither named nor counted."""
+    attempts = RunAttempt.objects.filter(assignments__machine=machine, assignments__gone_at=None)
+    assignments = (
+        Assignment.objects.held()
+        .filter(attempt__in=attempts)
+        .select_related("attempt__run__workspace__organization", "attempt__run__cluster")
+        .annotate(gpus=Count("allocations__gpu", distinct=True))
+        .order_by("attempt__run__name", "id")
+    )
+    runs: dict[int, list[Any]] = defaultdict(list)
+    for each in assignments:
+        runs[each.attempt.run_id].append(each)
+    told = [_run_here(machine, members, scope) for members in runs.values()]
+    return list(dict.fromkeys(told))
+
+
+def _run_here(machine: Machine, members: list[Any], scope: Scope) -> RunHere:
+    here = [each for each in members if each.machine_id == machine.id]
+    if not _may_see(members[0], scope):
+        return RunHere(SOMEBODY_S_RUN, "", 0, 0)
+    run = members[0].attempt.run
+    parts = (run.workspace.organization.slug, run.workspace.slug, run.cluster.slug, run.name)
+    return RunHere(
+        run.name, reverse("run", args=parts), sum(each.gpus for each in here), len(members) - len(here)
+    )
+
+
+def health_events(machine: Machine) -> list[HealthEvent]:
+    """Newest first."""
+    return list(HealthEvent.objects.filter(machine=machine).order_by("-at", "-id")[:EVENTS_SHOWN])
+
+
 def state_words(machine: Machine) -> tuple[str, datetime | None, str]:
     """Around a time: (`by ops`, when, `: “changing a cable”`)."""
+    reason = f": “{machine.cordon_reason}”" if machine.cordon_reason else ""
     match machine.state:
         case MachineState.CORDONED:
-            reason = f": “{machine.cordon_reason}”" if machine.cordon_reason else ""
             return f"by {machine.cordoned_by}", machine.cordoned_at, reason
         case MachineState.DRAINING:
-            return "takes no new work since", machine.draining_at, ""
+            return f"by {machine.cordoned_by}", machine.draining_at, f"{reason}{_drain_words(machine)}"
         case MachineState.UNREACHABLE if machine.last_seen_at is None:
             return "its agent has not been heard yet; joined", machine.created_at, ""
         case MachineState.UNREACHABLE:
@@ -273,3 +323,10 @@ def state_words(machine: Machine) -> tuple[str, datetime | None, str]:
             return "until an owner decides; since", machine.quarantined_at, ""
         case _:
             return "takes work", None, ""
+
+
+def _drain_words(machine: Machine) -> str:
+    now = timezone.now()
+    if machine.drain_until is None or machine.drain_until <= now:
+        return ". What still ran here goes back to the queue"
+    return f". What still runs here at {moment_words(machine.drain_until, now)} goes back to the queue"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.http.request import QueryDict
 from django.shortcuts import render
@@ -14,8 +15,8 @@ from console.pages.errors import is_fragment, page
 from console.pages.scope import workspace_scope
 from placement import words
 from runs.models import Run, RunAttempt
-from runs.presentation import run_reason
-from runs.states import RunState
+from runs.presentation import reason_with, run_reason
+from runs.states import RunState, Wanted
 from tenancy.models import Workspace
 
 PAGE_SIZE = 50
@@ -76,7 +77,7 @@ def run_list(request: HttpRequest, organization: str, workspace: str) -> HttpRes
         "filters": filters,
         "states": list(RunState),
         "owners": owners(everything),
-        "queued": everything.waiting().count(),
+        "queued": everything.filter(state=RunState.PENDING, wanted=Wanted.RUN).count(),
         "page": runs_page(runs, request.GET),
     }
     return render(request, "runs/list.html", context)
@@ -150,12 +151,20 @@ def runs_page(runs: QuerySet[Run], params: QueryDict) -> RunPage:
 
 def _for_rows(runs: QuerySet[Run]) -> QuerySet[Run]:
     """What a row needs. Documents may hold megabytes of files: only their numbers are read."""
-    network = RunAttempt.objects.filter(run=OuterRef("id")).order_by("-number").values("network")[:1]
+    networks = [
+        Subquery(
+            RunAttempt.objects.filter(**{path: OuterRef("id")}).order_by("-number").values("network")[:1]
+        )
+        for path in ("run", "run__parent")
+    ]
+    waiting = Run.objects.waiting().filter(parent=OuterRef("id"), reason__code="waiting")
+    lacks = waiting.order_by(F("queue_position").asc(nulls_last=True)).values("explanation")[:1]
     return (
         runs.select_related("cluster", "created_by")
         .defer("document", "submitted")
         .annotate(
-            network=Subquery(network),
+            network=Coalesce(*networks),
+            lacks=Subquery(lacks),
             gpus=F("document__spec__task_template__requested_resources__gpu_requests__count"),
             groups=F("document__spec__worker_groups"),
         )
@@ -167,10 +176,15 @@ def _row(run: Any) -> RunRow:
     placed = run.network if run.state != RunState.PENDING else None
     return RunRow(
         run=run,
-        reason=run_reason(run),
+        reason=reason_with(run, run.lacks) if _waits_apart(run) else run_reason(run),
         gpus=run.gpus or _gpus_of_groups(run.groups or []),
         network=words.verdict_words(placed) if placed else "",
     )
+
+
+def _waits_apart(run: Run) -> bool:
+    """Its workers start on their own, and none does yet."""
+    return run.independent and run.state == RunState.PENDING
 
 
 def _gpus_of_groups(groups: list[dict[str, Any]]) -> int:

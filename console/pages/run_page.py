@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from console.pages.errors import is_fragment, page
-from console.pages.explanation import explanation_key, explanation_table
+from console.pages.explanation import explanation_shown
 from console.pages.log_text import Line, log_lines
 from console.pages.scope import Scope, workspace_scope
 from console.pages.selectors import RunView, run_view
@@ -38,8 +38,7 @@ def run_page(request: HttpRequest, organization: str, workspace: str, cluster: s
         "section": "runs",
         "view": view,
         "run": view.run,
-        "explanation": explanation_table(view.run),
-        "explanation_key": explanation_key(view.run),
+        "explanation": explanation_shown(view.run),
     }
     if is_fragment(request):
         return render(request, "runs/run.html#live", {**context, "oob": True})
@@ -176,7 +175,8 @@ def stop_words(view: RunView) -> str:
         return "It leaves the queue; nothing runs yet."
     document = validate_document(view.run.document)
     template = document.groups()[0].template
-    count = len(view.workers)
+    rows = [row for row in view.workers if row.assignment] if view.run.independent else view.workers
+    count = len(rows)
     who = {1: "Its worker gets", 2: "Both workers get"}.get(count, f"All {count} workers get")
     gpus = sum(len(row.assignment.launch.get("gpu_uuids", [])) for row in view.workers if row.assignment)
     free = f" {plural(gpus, 'GPU')} become{'s' if gpus == 1 else ''} free." if gpus else ""

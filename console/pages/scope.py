@@ -45,6 +45,14 @@ class Scope:
         return Permission.WRITE_RUNS in self.grants
 
     @property
+    def may_manage(self) -> bool:
+        return Permission.MANAGE_WORKSPACE in self.grants
+
+    @property
+    def may_own(self) -> bool:
+        return Permission.OWN in self.grants
+
+    @property
     def may_operate(self) -> bool:
         return Permission.OPERATE_MACHINES in self.grants
 

@@ -72,6 +72,11 @@ class RunView:
         return self.run.state == RunState.PENDING
 
     @property
+    def waits_as_one(self) -> bool:
+        """Its workers wait for one another, so that there is nothing to be said of each."""
+        return self.waits and not self.run.independent
+
+    @property
     def may_stop(self) -> bool:
         """Whether a stop would do anything. Who may do it is the scope's matter; so below."""
         return self.run.wanted == Wanted.RUN and not self.ended
@@ -88,8 +93,9 @@ class RunView:
     @property
     def first(self) -> WorkerRow | None:
         """The worker whose log the page shows: the one that failed first, else rank 0."""
-        reason = self.run.reason.get("cause", self.run.reason)
-        failed = reason.get("worker") if self.run.state == RunState.FAILED else None
+        reason = self.run.reason
+        told = reason.get("worker") or reason.get("cause", {}).get("worker")
+        failed = told if self.run.state == RunState.FAILED else None
         named = (row for row in self.workers if row.worker.name == failed)
         return next(named, self.workers[0] if self.workers else None)
 
@@ -106,25 +112,23 @@ def run_compose(run: Run) -> RunView:
     """`run` as loaded by `runs_for_display`."""
     ranked = workers_ranked(run)
     placed = attempt_shown(run)
-    shown = {worker.id: assignment_shown(worker, run) for worker in ranked}
+    shown = {worker.id: assignment_shown(worker) for worker in ranked}
     gpus = gpu_indices([each for each in shown.values() if each])
     return RunView(
         run=run,
         reason=run_reason(run),
         attempt=placed,
         network=words.verdict_words(placed.network) if placed else "",
-        workers=[_worker_row(worker, run, shown[worker.id], gpus) for worker in ranked],
+        workers=[_worker_row(worker, shown[worker.id], gpus) for worker in ranked],
         steps=timeline(run, placed),
         events=events_rows(run.events.order_by("-id")[:EVENTS_SHOWN]),
     )
 
 
-def _worker_row(
-    worker: Worker, run: Run, assignment: Assignment | None, gpus: dict[str, list[int]]
-) -> WorkerRow:
+def _worker_row(worker: Worker, assignment: Assignment | None, gpus: dict[str, list[int]]) -> WorkerRow:
     return WorkerRow(
         worker=worker,
-        reason=worker_reason(worker, run),
+        reason=worker_reason(worker),
         machine=assignment.machine.name if assignment else "",
         gpus=gpus_words(gpus[str(assignment.id)]) if assignment else "",
         assignment=assignment,
@@ -147,13 +151,19 @@ def events_rows(newest_first: Iterable[Any]) -> list[EventRow]:
 
 
 def timeline(run: Run, attempt: RunAttempt | None) -> list[Step]:
-    """queued → placed → ready → running, and the end once there is one."""
-    points: list[tuple[str, datetime | None]] = [
-        ("queued", run.queued_at),
-        ("placed", attempt.placed_at if attempt else None),
-        ("ready", attempt.opened_at if attempt else None),
-        ("running", attempt.running_at if attempt else None),
-    ]
+    """queued → placed → ready → running, and the end once there is one.
+
+    Where workers start on their own: when the first of them got there; none waits for others to be ready.
+    """
+    points: list[tuple[str, datetime | None]] = [("queued", run.queued_at)]
+    if run.independent:
+        points += [("placed", run.placed_at), ("running", run.started_at)]
+    else:
+        points += [
+            ("placed", attempt.placed_at if attempt else None),
+            ("ready", attempt.opened_at if attempt else None),
+            ("running", attempt.running_at if attempt else None),
+        ]
     if run.state in RUN_ENDED:
         points = [point for point in points if point[1] is not None]
         points.append((run.state.lower(), run.ended_at))

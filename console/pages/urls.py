@@ -4,11 +4,31 @@ from allauth.account import views as account
 from django.urls import path
 from django.views.generic import RedirectView
 
-from console.pages import machine_list, machine_page, run_list, run_new, run_page, signin, worker_page
+from console.pages import (
+    drives,
+    explanation,
+    machine_actions,
+    machine_add,
+    machine_labels,
+    machine_list,
+    machine_map,
+    machine_page,
+    run_list,
+    run_new,
+    run_page,
+    signin,
+    worker_page,
+    workspace_people,
+    workspace_stores,
+)
+from console.pages import workspace as workspace_page
 
 WORKSPACE = "o/<slug:organization>/w/<slug:workspace>"
 RUN = f"{WORKSPACE}/jobs/<slug:cluster>/<str:run>"
 MACHINES = "o/<slug:organization>/clusters/<slug:cluster>/machines"
+MACHINE = f"{MACHINES}/<str:machine>"
+SETTINGS = f"{WORKSPACE}/settings"
+DRIVES = "o/<slug:organization>/clusters/<slug:cluster>/drives"
 
 urlpatterns = [
     path("", signin.home, name="home"),
@@ -24,15 +44,34 @@ urlpatterns = [
     path(f"{WORKSPACE}/jobs", run_list.run_list, name="runs"),
     path(f"{WORKSPACE}/jobs/new", run_new.run_new, name="run_new"),
     path(RUN, run_page.run_page, name="run"),
+    path(f"{RUN}/explanation", explanation.run_explanation, name="run_explanation"),
     path(f"{RUN}/stop", run_page.run_stop, name="run_stop"),
     path(f"{RUN}/restart", run_page.run_restart, name="run_restart"),
     path(f"{RUN}/delete", run_page.run_delete, name="run_delete"),
     path(f"{WORKSPACE}/workers/<str:worker>", worker_page.worker_page, name="worker"),
-    # Machines.
+    # The workspace itself.
+    path(SETTINGS, workspace_page.settings, name="settings"),
+    path(f"{SETTINGS}/secrets", workspace_stores.secret_add, name="secret_add"),
+    path(f"{SETTINGS}/secrets/<str:secret>", workspace_stores.secret_page, name="secret"),
+    path(f"{SETTINGS}/credentials", workspace_stores.credential_add, name="credential_add"),
+    path(f"{SETTINGS}/credentials/<str:credential>", workspace_stores.credential_page, name="credential"),
+    path(f"{SETTINGS}/members", workspace_people.member_add, name="member_add"),
+    path(f"{SETTINGS}/members/<str:user>", workspace_people.member_page, name="member"),
+    path(f"{SETTINGS}/tokens", workspace_people.token_add, name="token_add"),
+    path(f"{SETTINGS}/tokens/<int:token>/revoke", workspace_people.token_revoke, name="token_revoke"),
+    # Machines and drives.
     path(MACHINES, machine_list.machine_list, name="machines"),
-    path(f"{MACHINES}/add", machine_list.machine_add, name="machine_add"),
-    path(f"{MACHINES}/<str:machine>", machine_page.machine_page, name="machine"),
-    path(f"{MACHINES}/<str:machine>/label", machine_page.machine_label, name="machine_label"),
-    path(f"{MACHINES}/<str:machine>/cordon", machine_page.machine_cordon, name="machine_cordon"),
-    path(f"{MACHINES}/<str:machine>/uncordon", machine_page.machine_uncordon, name="machine_uncordon"),
+    path(f"{MACHINES}/map", machine_map.machine_map, name="machine_map"),
+    path(f"{MACHINES}/add", machine_add.machine_add, name="machine_add"),
+    path(DRIVES, drives.drives_page, name="drives"),
+    path(f"{DRIVES}/<str:drive>", drives.drive_page, name="drive"),
+    path(MACHINE, machine_page.machine_page, name="machine"),
+    path(f"{MACHINE}/label", machine_labels.machine_label, name="machine_label"),
+    path(f"{MACHINE}/cordon", machine_actions.machine_cordon, name="machine_cordon"),
+    path(f"{MACHINE}/uncordon", machine_actions.machine_uncordon, name="machine_uncordon"),
+    path(f"{MACHINE}/drain", machine_actions.machine_drain, name="machine_drain"),
+    path(f"{MACHINE}/move", machine_actions.machine_move, name="machine_move"),
+    path(f"{MACHINE}/rename", machine_actions.machine_rename, name="machine_rename"),
+    path(f"{MACHINE}/revoke", machine_actions.machine_revoke, name="machine_revoke"),
+    path(f"{MACHINE}/remove", machine_actions.machine_remove, name="machine_remove"),
 ]

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from common.errors import NotFound
 from console.pages.errors import is_fragment, page
-from console.pages.explanation import explanation_key, explanation_table
+from console.pages.explanation import explanation_shown
 from console.pages.run_page import log_address, log_tail, run_address
 from console.pages.scope import Scope, workspace_scope
 from console.pages.selectors import EVENTS_SHOWN, events_rows, gpu_indices
@@ -36,7 +36,8 @@ class Variable:
 def worker_page(request: HttpRequest, organization: str, workspace: str, worker: str) -> HttpResponse:
     scope = workspace_scope(request, organization, workspace)
     found = _worker(scope, worker)
-    run = runs_for_display(Run.objects.filter(id=found.run_id)).get()
+    own = found.run
+    run = runs_for_display(Run.objects.filter(id=own.shown_id)).get()
     attempts = list(found.assignments.select_related("machine", "attempt").order_by("-attempt__number"))
     shown = _shown(attempts, request.GET.get("attempt", ""))
     context = {
@@ -45,15 +46,15 @@ def worker_page(request: HttpRequest, organization: str, workspace: str, worker:
         "run": run,
         "worker": found,
         "run_address": run_address(run),
-        "reason": worker_reason(found, run),
+        "reason": worker_reason(found),
         "attempts": attempts,
         "shown": shown,
         # An attempt that the address names stays; otherwise the log goes on with the next attempt.
         "attempt": shown.attempt.number if shown and "attempt" in request.GET else None,
         "ended": shown is not None and shown.state in WORKER_ENDED,
-        "waits": run.state == RunState.PENDING,
-        "explanation": explanation_table(run),
-        "explanation_key": explanation_key(run),
+        "waits": own.state == RunState.PENDING,
+        "together": not run.independent,
+        "explanation": explanation_shown(own),
         "neighbours": _neighbours(run, found),
         "gpus": gpus_words(gpu_indices([shown])[str(shown.id)]) if shown else "",
         "network": words.verdict_words(shown.attempt.network) if shown else "",
@@ -70,7 +71,8 @@ def worker_page(request: HttpRequest, organization: str, workspace: str, worker:
 
 
 def _worker(scope: Scope, name: str) -> Worker:
-    found = Worker.objects.filter(run__workspace=scope.workspace, name=name).first()
+    workers = Worker.objects.filter(run__workspace=scope.workspace, name=name)
+    found = workers.select_related("run__workspace", "run__cluster").first()
     if found is None:
         raise NotFound
     return found

@@ -58,6 +58,8 @@ async def app(scope: http.Scope, receive: http.Receive, send: http.Send) -> None
         await http.answer_error(send, error)
     except DomainError as error:
         await http.answer_error(send, http.HttpError(error.status, error.title, error.message))
+    except Machine.DoesNotExist:  # removed, and its credential still believed
+        await http.answer_error(send, _not_valid())
     except pydantic.ValidationError as error:
         where = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
         await http.answer_error(send, http.HttpError(400, "Not a message of this protocol", where))
@@ -90,15 +92,17 @@ async def _machine(scope: http.Scope) -> int:
     found = await in_thread(channel.credential_machine, value) if value else None
     if found is None:
         _credentials.pop(value, None)
-        raise http.HttpError(
-            401,
-            "Not a credential",
-            "This machine credential is not valid (any more). Join the machine again.",
-        )
+        raise _not_valid()
     if len(_credentials) > MOST_CREDENTIALS:
         _credentials.clear()
     _credentials[value] = (found, time.monotonic() + CREDENTIAL_SECONDS)
     return found
+
+
+def _not_valid() -> http.HttpError:
+    return http.HttpError(
+        401, "Not a credential", "This machine credential is not valid (any more). Join the machine again."
+    )
 
 
 async def _join(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:  # noqa: ARG001 - all handlers alike

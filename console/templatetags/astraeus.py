@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from console.pages.log_text import marked
 from console.pages.looks import look_of, word_of
+from console.pages.machine_svg import legend_cell, legend_frame
 from console.pages.words import EN_DASH
 from machines.models import Gpu
 from machines.states import Health
@@ -189,3 +190,21 @@ def query(context: template.Context, **changes: Any) -> str:
             params[name] = str(value)
     encoded = params.urlencode()
     return f"{request.path}?{encoded}" if encoded else str(request.path)
+
+
+@register.simple_tag
+def map_cell(kind: str) -> SafeString:
+    """A cell of the map's legend."""
+    return legend_cell(kind)
+
+
+@register.simple_tag
+def map_frame(state: str) -> SafeString:
+    """How the map marks a machine in this state."""
+    return legend_frame(state)
+
+
+@register.filter
+def clock_words(behind: float) -> str:
+    """`3 s behind`, `2 h ahead`: a machine's clock beside the console's."""
+    return f"{coarse(abs(behind))} {'behind' if behind > 0 else 'ahead'}"

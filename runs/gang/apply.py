@@ -15,7 +15,9 @@ from machines.signals import cluster_changed
 from runs.events import run_move, run_note
 from runs.gang.decide import Close, Decision, End, NowRunning, Open, Wait, decide
 from runs.gang.view import view_load
+from runs.independent.apply import families_due, family_step
 from runs.models import Assignment, Run, RunAttempt
+from runs.queue import NOT_QUEUED, runs_leave_queue
 from runs.states import (
     RUN_ACTIVE,
     RUN_ENDED,
@@ -48,6 +50,8 @@ def _step(run_id: int) -> bool:
     run = Run.objects.select_for_update(no_key=True).filter(id=run_id).first()
     if run is None or run.state in RUN_ENDED:
         return _remove_if_deleted(run)
+    if run.independent:
+        return family_step(run)
     attempts = RunAttempt.objects.select_for_update(no_key=True).filter(run=run)
     attempt = attempts.exclude(state=AttemptState.ENDED).first()
     if attempt is None:
@@ -70,7 +74,9 @@ def _withdraw(run: Run) -> bool:
         return False
     reason = {"code": "stopped", "by": run.stopped_by}
     run.workers.filter(active=True).update(state=WorkerState.STOPPED, reason={})
-    moved = run_move(run, RunState.STOPPED, reason, was=RunState.PENDING, ended_at=database_now())
+    now = database_now()
+    moved = run_move(run, RunState.STOPPED, reason, was=RunState.PENDING, ended_at=now, **NOT_QUEUED)
+    runs_leave_queue([run.id], now)
     cluster_changed.send(sender=Run, cluster_id=run.cluster_id)
     return moved
 
@@ -158,6 +164,7 @@ def _close(run: Run, attempt: RunAttempt, decision: Close, now: datetime) -> Non
         "voids_of_any_kind": decision.voids_of_any_kind,
         "void_kind": decision.void_kind,
         "restart_asked": False,
+        "preemption": None,
     }
     if decision.run_state == RunState.PENDING:
         workers_reset(run)
@@ -172,6 +179,8 @@ def attempts_sweep() -> None:
     """Looks at every run for which something may be due: no lost nudge stops a run."""
     for run_id in _due().values_list("id", flat=True):
         run_advance(run_id)
+    for run_id in families_due():
+        run_advance(run_id)
 
 
 def _due() -> QuerySet[Run]:
@@ -182,7 +191,7 @@ def _due() -> QuerySet[Run]:
     )
     moving = active.exclude(state=AttemptState.RUNNING)
     over = active.filter(time_limit_at__lte=Now())
-    asked = ~Q(wanted=Wanted.RUN) | Q(restart_asked=True)
+    asked = ~Q(wanted=Wanted.RUN) | Q(restart_asked=True) | Q(preemption__isnull=False)
     placed = Q(state__in=RUN_ACTIVE) & (Exists(moving) | Exists(over) | Exists(ended) | asked)
     withdrawn = Q(state=RunState.PENDING) & ~Q(wanted=Wanted.RUN)
     return Run.objects.filter(placed | withdrawn).order_by("id")

@@ -95,6 +95,8 @@ def _owner_ends(view: AttemptView) -> Decision | None:
         return End(Outcome.STOPPED, {"code": "stopped", "by": view.stopped_by})
     if view.restart_asked:
         return End(Outcome.REQUEUED, {"code": "restarted", "by": view.stopped_by})
+    if view.preemption is not None:
+        return End(Outcome.REQUEUED, view.preemption)
     return None
 
 
@@ -103,9 +105,19 @@ def _fault_ends(view: AttemptView) -> Decision | None:
         return End(Outcome.TIME_LIMIT, {"code": "time_limit", "seconds": view.time_limit_seconds})
     if any(member.state in FAILED for member in view.members):
         return _failure(view)
+    if view.state == AttemptState.STARTING and (doubtful := _doubtful(view)):
+        return End(Outcome.REQUEUED, doubtful)
     if view.state == AttemptState.STARTING and view.now >= barrier_deadline(view):
         late = tuple(m.machine_id for m in view.members if m.state != WorkerState.READY)
         return End(Outcome.VOIDED, {"code": "barrier_timeout"}, avoid=late)
+    return None
+
+
+def _doubtful(view: AttemptView) -> Reason | None:
+    """Healthy GPUs were asked for, and one shows a warning sign before the work has begun."""
+    for member in view.members:
+        if member.doubtful_gpus:
+            return {"code": "gpu_doubtful", "machine": member.machine, "gpus": list(member.doubtful_gpus)}
     return None
 
 
@@ -215,8 +227,9 @@ def _after_failure(view: AttemptView) -> Close:
     restarts, step = (0, 0) if ran_long else (view.restarts, view.backoff_step)
     details = {key: value for key, value in view.reason.items() if key != "code"}
     if view.on_failure == "FailJob" or restarts >= view.max_restarts:
-        return Close(RunState.FAILED, {"code": "failed", "restarts": restarts, **details}, restarts=restarts)
-    seconds = min(BACKOFF_FIRST_SECONDS * 2**step, BACKOFF_LONGEST_SECONDS)
+        reason = {"code": "failed", "restarts": restarts, **details}
+        return Close(RunState.FAILED, reason, restarts=restarts, backoff_step=step)
+    seconds = backoff_seconds(step)
     reason = {"code": "restarting", "attempt": view.number, "backoff_seconds": seconds, **details}
     return Close(
         RunState.PENDING,
@@ -225,6 +238,12 @@ def _after_failure(view: AttemptView) -> Close:
         restarts=restarts + 1,
         backoff_step=step + 1,
     )
+
+
+def backoff_seconds(step: int) -> int:
+    """After the `step`-th failure in a row, from 0 on."""
+    seconds: int = BACKOFF_FIRST_SECONDS * 2**step
+    return min(seconds, BACKOFF_LONGEST_SECONDS)
 
 
 def _after_void(view: AttemptView) -> Close:

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from machines.models import Machine
-from machines.states import LOST_AFTER_SECONDS, UNREACHABLE_AFTER_SECONDS
-from runs.models import Assignment, Run, RunAttempt
+from machines.states import LOST_AFTER_SECONDS, UNREACHABLE_AFTER_SECONDS, Health
+from runs.models import Allocation, Assignment, Run, RunAttempt
 from runs.states import AttemptState, Phase, RunState, Wanted, WorkerState
 from wire.spec import RunDocument, validate_document
 
@@ -28,6 +29,8 @@ class Member:
     """Its process tree has ended."""
     reachable: bool
     """Its agent was heard within 45 s."""
+    doubtful_gpus: tuple[int, ...]
+    """Of a group that asked for healthy GPUs only: indices of those that show a warning sign by now."""
     surely_over_at: datetime | None
     """For a lost member: when nothing of it can run any more, as far as anybody can tell from here."""
     exit: dict[str, Any]
@@ -43,6 +46,8 @@ class AttemptView:
     wanted: Wanted
     stopped_by: str
     restart_asked: bool
+    preemption: dict[str, Any] | None
+    """The reason to give its machines to another run."""
     restarts: int
     backoff_step: int
     voids: int
@@ -69,12 +74,14 @@ def view_load(run: Run, attempt: RunAttempt, now: datetime) -> AttemptView:
     """Reads the attempt. The caller holds the locks of run and attempt."""
     document = validate_document(run.document)
     assignments = attempt.assignments.select_related("worker", "machine").order_by("worker__rank")
+    doubtful = _doubtful_gpus(attempt, document) if attempt.state == AttemptState.STARTING else {}
     return AttemptView(
         now=now,
         run_state=RunState(run.state),
         wanted=Wanted(run.wanted),
         stopped_by=run.stopped_by,
         restart_asked=run.restart_asked,
+        preemption=run.preemption,
         restarts=run.restarts,
         backoff_step=run.backoff_step,
         voids=run.voids,
@@ -91,17 +98,35 @@ def view_load(run: Run, attempt: RunAttempt, now: datetime) -> AttemptView:
         on_failure=document.spec.on_failure,
         max_restarts=document.spec.max_restarts,
         barrier_timeout_seconds=document.spec.barrier_timeout_seconds,
-        time_limit_seconds=_time_limit(document),
-        members=tuple(_member(assignment, document, now) for assignment in assignments),
+        time_limit_seconds=document.time_limit_seconds,
+        members=tuple(_member(each, document, now, doubtful.get(each.id, ())) for each in assignments),
     )
 
 
-def _time_limit(document: RunDocument) -> int | None:
-    limits = [g.template.time_limit_seconds for g in document.groups() if g.template.time_limit_seconds]
-    return min(limits, default=None)
+def _doubtful_gpus(attempt: RunAttempt, document: RunDocument) -> dict[UUID, tuple[int, ...]]:
+    """By assignment of a group that asked for healthy GPUs only: those that are not, by now."""
+    wanted = {group.name: group.template.requested_resources.gpu_requests for group in document.groups()}
+    healthy_only = [name for name, gpus in wanted.items() if gpus and gpus.healthy_only]
+    if not healthy_only:
+        return {}
+    rows = (
+        Allocation.objects.filter(
+            assignment__attempt=attempt, assignment__worker__group__in=healthy_only, released_at=None
+        )
+        .filter(gpu__isnull=False)
+        .exclude(gpu__health=Health.HEALTHY)
+        .order_by("gpu__index")
+        .values_list("assignment_id", "gpu__index")
+    )
+    found: dict[UUID, tuple[int, ...]] = {}
+    for assignment, index in rows:
+        found[assignment] = (*found.get(assignment, ()), index)
+    return found
 
 
-def _member(assignment: Assignment, document: RunDocument, now: datetime) -> Member:
+def _member(
+    assignment: Assignment, document: RunDocument, now: datetime, doubtful_gpus: tuple[int, ...]
+) -> Member:
     machine = assignment.machine
     return Member(
         id=str(assignment.id),
@@ -114,6 +139,7 @@ def _member(assignment: Assignment, document: RunDocument, now: datetime) -> Mem
         started=assignment.started_at is not None,
         gone=assignment.gone_at is not None,
         reachable=machine.unreachable_at is None,
+        doubtful_gpus=doubtful_gpus,
         surely_over_at=_surely_over_at(machine, document, now),
         exit=assignment.exit or {},
         memory_bytes=assignment.launch.get("memory_bytes", 0),
@@ -129,5 +155,5 @@ def _surely_over_at(machine: Machine, document: RunDocument, now: datetime) -> d
     cut_off = document.spec.stop_when_cut_off_seconds
     if cut_off is None:
         return min(given_up, now)
-    grace = max(group.template.stop_grace_seconds for group in document.groups())
-    return max(given_up, heard + timedelta(seconds=cut_off + grace + UNREACHABLE_AFTER_SECONDS))
+    over = cut_off + document.stop_grace_seconds + UNREACHABLE_AFTER_SECONDS
+    return max(given_up, heard + timedelta(seconds=over))

@@ -13,8 +13,10 @@ from placement import Placement, Rank
 from runs.events import WorkerMove, run_move, workers_move
 from runs.launch import Gang, gang_of, launch_of
 from runs.models import Allocation, Assignment, Run, RunAttempt, Worker
+from runs.queue import NOT_QUEUED, runs_leave_queue
 from runs.scheduling.ports import port_choose
 from runs.states import AttemptState, RunState, WorkerState
+from runs.stores import Needs, drive_paths, stores_lacking, stores_of
 from runs.workers import workers_arrange
 from wire.quantities import MILLI
 from wire.spec import RunDocument, Shape
@@ -54,7 +56,8 @@ def _apply(
     leader = machines[placement.ranks[0].machine_id]
     port = port_choose(leader, document)
     attempt = _attempt_create(run, placement, leader, port, cluster, now)
-    gang = gang_of(run, document, placement, workers, machines, attempt)
+    drives = _drives(run, document, placement, machines)
+    gang = gang_of(run, document, placement, workers, machines, attempt, drives=drives)
     _members_create(gang, placement, port, now)
     machines_revise(machines, placement_changed=True)
 
@@ -64,9 +67,10 @@ def _run_claim(run: Run, cluster: Cluster, placement: Placement, now: datetime) 
         raise Stale("a newer pass has begun")
     waiting = Run.objects.select_for_update(no_key=True).waiting()
     locked = waiting.filter(id=run.id).first()
-    if locked is None or locked.document != run.document:
+    if locked is None or locked.edition != run.edition:
         raise Stale("the run has changed")
     starting = {"code": "starting", "ready": 0, "workers": len(placement.ranks)}
+    runs_leave_queue([run.id], now)
     run.attempt_no = locked.attempt_no + 1
     run_move(
         run,
@@ -75,8 +79,7 @@ def _run_claim(run: Run, cluster: Cluster, placement: Placement, now: datetime) 
         was=RunState.PENDING,
         attempt_no=run.attempt_no,
         placed_at=now,
-        explanation=None,
-        set_aside="",
+        **NOT_QUEUED,
     )
 
 
@@ -87,6 +90,21 @@ def _machines_claim(placement: Placement, versions: Mapping[int, int]) -> dict[i
         if machine is None or machine.version != versions[rank.machine_id]:
             raise Stale(f"{rank.machine_name} has changed")
     return machines
+
+
+def _drives(
+    run: Run, document: RunDocument, placement: Placement, machines: Mapping[int, Machine]
+) -> dict[int, dict[str, str]]:
+    """Machine id → drive → its directory. What the run names must still be open to it."""
+    stores = stores_of(document)
+    if stores_lacking(run.cluster_id, {run.id: Needs(run.workspace_id, stores)}):
+        raise Stale("a secret, drive or registry credential was taken away")
+    paths = drive_paths(machines.values(), stores.drives)
+    named = [{ref.name for ref in group.template.datavolume_refs} for group in document.groups()]
+    for rank in placement.ranks:
+        if not named[rank.group] <= paths[rank.machine_id].keys():
+            raise Stale(f"{rank.machine_name} has lost a drive")
+    return paths
 
 
 def _attempt_create(

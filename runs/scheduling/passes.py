@@ -1,33 +1,34 @@
 """The scheduling pass: one at a time per cluster, over all waiting runs in order.
 
-Load (snapshot) → decide (placement/) → apply (each run in a transaction of its own). A pass that was nudged
-while another ran is not lost: the dirty flag is cleared before loading and looked at again afterwards.
+Load (snapshot, plan) → decide (placement/policy) → apply (each run in a transaction of its own). A pass that was
+nudged while another ran is not lost: the dirty flag is cleared before loading and looked at again afterwards.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F
 from django.dispatch import receiver
 
 from common.clock import database_now
 from common.nudge import attempt, client, task_send
 from machines.models import Cluster
 from machines.signals import cluster_changed
-from placement import Placement, Refusal, place
-from runs.events import run_announce
-from runs.models import Run
+from placement import Placement
+from placement.policy import Cycle, Job, Patient, Placed, Refused
+from runs.models import Reservation, Run
 from runs.scheduling.apply import placement_apply
-from runs.scheduling.patience import patience_holds
+from runs.scheduling.notes import Notes, set_aside
+from runs.scheduling.planning import ClusterMemory, Plan, plan_load, waiting_runs
 from runs.scheduling.ports import NoPort
-from runs.scheduling.request import pools_allowed, request_of
-from runs.scheduling.snapshot import Loaded, cluster_load
-from runs.states import RunState
-from wire.spec import RunDocument, validate_document
+from runs.scheduling.preemption import claims_drop, preemption_apply
+from runs.scheduling.records import record_open
+from runs.scheduling.snapshot import Loaded, cluster_snapshot
+from runs.scheduling.usage import usage_of
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,9 @@ LOCK_SPACE = 0x41737472
 """First key of the advisory locks, so that nobody else's numbers clash with ours ("Astr")."""
 PASSES_AT_ONCE = 5
 """How often a pass follows another at once because the cluster changed meanwhile; then the sweep takes over."""
+
+_memory: dict[int, ClusterMemory] = defaultdict(ClusterMemory)
+"""By cluster, for as long as this process lives."""
 
 
 @receiver(cluster_changed)
@@ -92,96 +96,96 @@ def cluster_lock(cluster_id: int) -> Iterator[bool]:
 
 def cluster_pass(cluster_id: int) -> None:
     """One pass. The caller holds the cluster's lock."""
-    Cluster.objects.filter(id=cluster_id).update(pass_no=F("pass_no") + 1, passed_at=database_now())
+    now = database_now()
+    Cluster.objects.filter(id=cluster_id).update(pass_no=F("pass_no") + 1, passed_at=now)
     cluster = Cluster.objects.get(id=cluster_id)
-    runs = list(_queue(cluster))
-    if not runs:
+    waiting = waiting_runs(cluster, now)
+    if not waiting:
+        Reservation.objects.filter(cluster=cluster).delete()
         return
-    _Pass(cluster, cluster_load(cluster)).run(runs)
-
-
-def _queue(cluster: Cluster) -> QuerySet[Run]:
-    due = Q(not_before=None) | Q(not_before__lte=database_now())
-    waiting = Run.objects.waiting().filter(due, cluster=cluster).select_related("workspace", "cluster")
-    return waiting.order_by("-priority", F("restarts").desc(), "queued_at", "id")
+    loaded = cluster_snapshot(cluster)
+    memory = _memory[cluster_id]
+    plan, broken = plan_load(cluster, waiting, loaded.names, memory, now)
+    runs = {run.id: run for run in waiting}
+    for key, error in broken.items():
+        set_aside(runs[key], error)
+    cycle = Cycle(
+        loaded.snapshot,
+        plan.jobs,
+        plan.running,
+        plan.shares,
+        usage_of(cluster, now),
+        now.timestamp(),
+        memory.cycle,
+    )
+    _Pass(cluster, loaded, memory, cycle, Notes(cluster, runs, plan, loaded.names, now)).run(plan)
 
 
 class _Pass:
-    """The cluster as this pass sees it: what it places is taken from the runs that come after."""
+    """Asks the cycle about one run after the other and carries out what it says."""
 
-    def __init__(self, cluster: Cluster, loaded: Loaded) -> None:
+    def __init__(
+        self, cluster: Cluster, loaded: Loaded, memory: ClusterMemory, cycle: Cycle, notes: Notes
+    ) -> None:
         self.cluster = cluster
         self.loaded = loaded
-        self.snapshot = loaded.snapshot
-        self.pools: dict[int, frozenset[str]] = {}
-        self.now = database_now()
-        self.unchanged: list[int] = []
+        self.memory = memory
+        self.cycle = cycle
+        self.notes = notes
+        self.record = record_open(cluster, loaded.snapshot, notes.now)
 
-    def run(self, runs: list[Run]) -> None:
-        for run in runs:
+    def run(self, plan: Plan) -> None:
+        for job in plan.jobs:
+            if job.claims:
+                self.record.step_claim(job.key, job.claims)
+        for job in self.cycle.order():
             try:
-                self._one(run)
+                self._one(job)
             except Exception as error:  # one run that can't be judged must not stop the others
-                log.exception("run %s could not be judged", run.id)
-                _set_aside(run, error)
-        _still_refused(self.unchanged, self.cluster.pass_no, self.now)
+                log.exception("run %s could not be judged", job.key)
+                set_aside(self.notes.runs[job.key], error)
+        for key, reason in plan.lacking.items():
+            self.notes.lacks(self.notes.runs[key], reason)
+        self.notes.write(self.record, self.cycle.reserved)
 
-    def _one(self, run: Run) -> None:
-        document = validate_document(run.document)
-        request = request_of(run, document, self._pools(run), self.loaded.names)
-        outcome = place(self.snapshot, request)
-        if isinstance(outcome, Refusal):
-            self._refuse(run, outcome)
-        elif held := patience_holds(run, document, self.snapshot, request, outcome, self.now):
-            self._hold(run, held)
+    def _one(self, job: Job) -> None:
+        claimed = self.cycle.claims_of(job)
+        decision = self.cycle.judge(job)
+        if isinstance(decision, Placed):
+            self._place(job, decision)
         else:
-            self._place(run, document, outcome)
+            self._wait(job, decision)
+        # Those that come after are judged beside what the cycle holds for this run, whatever became of it elsewhere.
+        if self.cycle.claims_of(job) != claimed:
+            self.record.step_claim(job.key, self.cycle.claims_of(job))
 
-    def _place(self, run: Run, document: RunDocument, placement: Placement) -> None:
-        try:
-            if placement_apply(run, document, placement, self.loaded.versions, self.cluster):
-                self.snapshot = self.snapshot.take(placement)
-        except NoPort as missing:
-            self._hold(run, {"code": "no_port", "machine": missing.machine, "port": missing.port})
-
-    def _pools(self, run: Run) -> frozenset[str]:
-        if run.workspace_id not in self.pools:
-            self.pools[run.workspace_id] = pools_allowed(run.workspace_id, self.cluster.id)
-        return self.pools[run.workspace_id]
-
-    def _hold(self, run: Run, reason: dict[str, Any]) -> None:
-        Run.objects.filter(id=run.id, state=RunState.PENDING).update(
-            patient_since=run.patient_since or self.now,
-            explanation=None,
-            explained_pass=self.cluster.pass_no,
-            explained_at=self.now,
-            set_aside="",
-            reason=reason,
-        )
-        run_announce(run)
-
-    def _refuse(self, run: Run, refusal: Refusal) -> None:
-        data = refusal.as_data()
-        if run.explanation == data and not run.set_aside:
-            self.unchanged.append(run.id)
+    def _wait(self, job: Job, decision: Patient | Refused) -> None:
+        self.notes.waits(job, decision, self.record)
+        if isinstance(decision, Patient):
             return
-        Run.objects.filter(id=run.id, state=RunState.PENDING).update(
-            explanation=data,
-            explained_pass=self.cluster.pass_no,
-            explained_at=self.now,
-            set_aside="",
-            reason={"code": "waiting"},
-        )
-        run_announce(run)
+        if job.claims and not decision.making_room:
+            claims_drop(job.key)
+        if decision.preemption:
+            self._preempt(job, decision)
+        if decision.reserved:
+            self.record.step_reserve(job.key, decision.reserved.machines, decision.reserved.at)
 
+    def _place(self, job: Job, decision: Placed) -> None:
+        run = self.notes.runs[job.key]
+        try:
+            if self._apply(run, decision.placement):
+                self.record.decision(job.key, decision.request, decision.placement, placed=True)
+                self.record.step_take(decision.placement)
+                self.cycle.took(job, decision.placement)
+        except NoPort as missing:
+            self.notes.no_port(job, decision, missing, self.record)
 
-def _still_refused(run_ids: list[int], pass_no: int, now: datetime) -> None:
-    """The same answer as last time: only its age changes."""
-    if run_ids:
-        Run.objects.filter(id__in=run_ids).update(explained_pass=pass_no, explained_at=now)
+    def _apply(self, run: Run, placement: Placement) -> bool:
+        document = self.memory.known[run.id].document
+        return placement_apply(run, document, placement, self.loaded.versions, self.cluster)
 
-
-def _set_aside(run: Run, error: Exception) -> None:
-    text = f"{type(error).__name__}: {error}"[:2000]
-    Run.objects.filter(id=run.id, state=RunState.PENDING).update(set_aside=text, reason={"code": "set_aside"})
-    run_announce(run)
+    def _preempt(self, job: Job, decision: Refused) -> None:
+        """Asks the victims to leave. When one has changed meanwhile, nobody is asked; the next pass decides anew."""
+        preemption = decision.preemption
+        if preemption:
+            preemption_apply(self.notes.runs[job.key], preemption, self.cluster)

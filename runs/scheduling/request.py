@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from machines.models import WorkspacePool
 from placement import GroupRequest, Request, Selection
@@ -15,17 +16,17 @@ def request_of(
     run: Run, document: RunDocument, allowed_pools: frozenset[str], names: Mapping[int, str]
 ) -> Request:
     """`names`: machine id → name, for the machines that this run uses last."""
-    return request_of_document(document, allowed_pools, avoid=_avoid(run, names))
+    return request_now(run, request_base(document), allowed_pools, names)
 
 
-def request_of_document(
-    document: RunDocument, allowed_pools: frozenset[str], *, avoid: Mapping[str, float] | None = None
-) -> Request:
-    return Request(
-        groups=tuple(_group(group) for group in document.groups()),
-        allowed_pools=allowed_pools,
-        avoid=avoid or {},
-    )
+def request_base(document: RunDocument) -> Request:
+    """What the document alone says; it is good for as long as the document is."""
+    return Request(groups=tuple(_group(group) for group in document.groups()))
+
+
+def request_now(run: Run, base: Request, allowed_pools: frozenset[str], names: Mapping[int, str]) -> Request:
+    """With the pools that policy allows and the machines to avoid, which change from pass to pass."""
+    return replace(base, allowed_pools=allowed_pools, avoid=_avoided(run, names))
 
 
 def pools_allowed(workspace_id: int, cluster_id: int) -> frozenset[str]:
@@ -34,7 +35,7 @@ def pools_allowed(workspace_id: int, cluster_id: int) -> frozenset[str]:
     return frozenset(access.values_list("pool__slug", flat=True))
 
 
-def _avoid(run: Run, names: Mapping[int, str]) -> dict[str, float]:
+def _avoided(run: Run, names: Mapping[int, str]) -> dict[str, float]:
     now = time.time()
     return {
         names[int(machine)]: 1.0
@@ -67,6 +68,7 @@ def _group(group: Group) -> GroupRequest:
         memory_bytes_per_gpu=wanted.per_gpu.memory_bytes if wanted.per_gpu else None,
         cpu_millicores=amounts[0] * MILLI if amounts else None,
         memory_bytes=amounts[1] if amounts else None,
+        drives=frozenset(ref.name for ref in group.template.datavolume_refs),
     )
 
 

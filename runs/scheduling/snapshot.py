@@ -1,33 +1,32 @@
-"""Loads a cluster for the placement engine, in a fixed number of queries."""
+"""Clusters as the placement engine sees them, kept in the process and brought up to date by what has changed.
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+Triggers note every machine of which placement sees something else (`machines.models.MachineChange`), with the
+transaction that wrote it. What a kept snapshot has not seen are the notes of transactions that were not visible to the
+moment it was read at, whenever they began and committed: no cursor over ids or times, which would skip late commits.
+"""
 
-from django.db.models import Sum
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
-from machines.models import Cluster, Fabric, Gpu, Machine, MachineLabel, RdmaPort
-from machines.states import (
-    FABRIC_LABEL,
-    NVLINK_DOMAIN_LABEL,
-    RACK_LABEL,
-    Health,
-    LinkLayer,
-    MachineState,
-)
-from placement import GpuFacts, MachineFacts, PortFacts, Snapshot, build_snapshot
-from placement import MachineState as Bits
-from runs.models import Allocation
-from wire.quantities import MILLI
+from django.db import connection, transaction
 
-BITS = {
-    MachineState.READY: Bits.READY,
-    MachineState.CORDONED: Bits.READY | Bits.CORDONED,
-    MachineState.DRAINING: Bits.READY | Bits.DRAINING,
-    MachineState.UNREACHABLE: Bits.UNREACHABLE,
-    MachineState.QUARANTINED: Bits.QUARANTINED,
-}
+from machines.models import Cluster
+from placement import Snapshot
+from placement.assemble import assemble
+from placement.patch import patched
+from runs.scheduling.rows import Rows, rows_load
+
+WHOLE_FOR = timedelta(minutes=1)
+"""Then everything is read anew, by the database's clock. Notes are kept much longer (machines/changes.py)."""
+
+MOST_CLUSTERS = 16
+"""Kept in a process: a snapshot of 10,000 machines takes some 20 MiB."""
+
+PATCH_SHARE = 0.25
+"""When more of the machines have changed, reading all of them is as fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,100 +35,145 @@ class Loaded:
 
     snapshot: Snapshot
     versions: dict[int, int]
-    """Machine id → version as read."""
-    names: dict[int, str]
+    """Machine id → version as read; the caller's own copy."""
+    names: Mapping[int, str]
     """Machine id → name."""
 
 
-@dataclass(slots=True)
-class _Rows:
-    gpus: dict[int, list[Gpu]] = field(default_factory=lambda: defaultdict(list))
-    ports: dict[int, list[RdmaPort]] = field(default_factory=lambda: defaultdict(list))
-    labels: dict[int, list[MachineLabel]] = field(default_factory=lambda: defaultdict(list))
-    held: frozenset[int] = frozenset()
-    taken: dict[int, tuple[float, int]] = field(default_factory=dict)
-    fabrics: dict[int, str] = field(default_factory=dict)
-    storage: frozenset[str] = frozenset()
-
-
 def cluster_load(cluster: Cluster) -> Loaded:
-    """Reads the cluster as it is now. Versions are read first: what changes meanwhile makes the apply fail."""
-    machines = list(Machine.objects.filter(cluster=cluster).select_related("pool"))
-    rows = _rows_load(cluster)
-    facts = [_machine(machine, rows) for machine in machines]
+    """The cluster read anew, in a fixed number of queries."""
+    return _whole(rows_load(cluster.id))
+
+
+def cluster_snapshot(cluster: Cluster) -> Loaded:
+    """The cluster as it is now, all of it as of one moment; of what this process knows only changes are read.
+
+    Inside a transaction everything is read anew and nothing kept: that transaction may have written itself, and see
+    rows that nobody else ever will.
+    """
+    if connection.in_atomic_block:
+        return cluster_load(cluster)
+    # Before a lock is waited for: whoever holds the lock must not wait for connections of those that wait for it.
+    connection.ensure_connection()
+    return _kept.of(cluster.id).now()
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What the database says of now, and of what has changed since an earlier moment."""
+
+    visible: str
+    """The transactions that are visible (pg_snapshot)."""
+    at: datetime
+    restored: bool
+    """Its transactions count from lower numbers than before: it is another database, or an older state of it."""
+    changed: frozenset[int]
+    """Machine ids."""
+    fabrics_changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What is kept of a cluster."""
+
+    loaded: Loaded
+    visible: str
+    whole_at: datetime
+    """When all of it was read last."""
+
+
+class _ClusterCache:
+    """One cluster. Threads that ask at the same time wait for each other: the later ones find little to read."""
+
+    def __init__(self, cluster_id: int) -> None:
+        self.cluster_id = cluster_id
+        self.lock = threading.Lock()
+        self.read: _Read | None = None
+
+    def now(self) -> Loaded:
+        with self.lock:
+            self.read = self._refreshed(self.read)
+            loaded = self.read.loaded
+        return Loaded(loaded.snapshot, dict(loaded.versions), loaded.names)
+
+    def _refreshed(self, before: _Read | None) -> _Read:
+        with transaction.atomic():
+            moment = _moment(self.cluster_id, before.visible if before else None)
+            if before is None or _too_much(before, moment):
+                return _Read(_whole(rows_load(self.cluster_id), before), moment.visible, moment.at)
+            loaded = before.loaded
+            if moment.changed or moment.fabrics_changed:
+                loaded = _patched(loaded, rows_load(self.cluster_id, moment.changed), moment.changed)
+            return _Read(loaded, moment.visible, before.whole_at)
+
+
+class _Caches:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.clusters: OrderedDict[int, _ClusterCache] = OrderedDict()
+
+    def of(self, cluster_id: int) -> _ClusterCache:
+        """The cluster's cache; the one that was not asked for the longest time makes room."""
+        with self.lock:
+            cache = self.clusters.setdefault(cluster_id, _ClusterCache(cluster_id))
+            self.clusters.move_to_end(cluster_id)
+            if len(self.clusters) > MOST_CLUSTERS:
+                self.clusters.popitem(last=False)
+            return cache
+
+
+_kept = _Caches()
+
+
+def _whole(rows: Rows, before: _Read | None = None) -> Loaded:
+    """A topology that says the same as before stays the same object: much is remembered by it."""
+    snapshot = assemble(rows.tables, storage_fabrics=rows.storage)
+    if before and before.loaded.snapshot.topology.same_as(snapshot.topology):
+        snapshot = replace(snapshot, topology=before.loaded.snapshot.topology)
+    return Loaded(snapshot, rows.versions, rows.names)
+
+
+def _patched(before: Loaded, rows: Rows, changed: frozenset[int]) -> Loaded:
+    """With the machines in `changed` as `rows` has them; those that it lacks have gone."""
+    was = {machine: before.names[machine] for machine in changed if machine in before.names}
+    left = was.keys() - rows.versions.keys()
+    versions, names = before.versions | rows.versions, before.names
+    for machine in left:
+        del versions[machine]
+    if was != rows.names:
+        names = {machine: name for machine, name in names.items() if machine not in left} | rows.names
     return Loaded(
-        snapshot=build_snapshot(facts, storage_fabrics=rows.storage),
-        versions={machine.id: machine.version for machine in machines},
-        names={machine.id: machine.name for machine in machines},
+        patched(before.snapshot, rows.tables, gone=was.values(), storage_fabrics=rows.storage),
+        versions,
+        names,
     )
 
 
-def labels_effective(labels: Iterable[MachineLabel]) -> dict[str, str]:
-    """What a person set wins over what was found."""
-    ordered = sorted(labels, key=lambda label: not label.found)
-    return {label.key: label.value for label in ordered}
-
-
-def _rows_load(cluster: Cluster) -> _Rows:
-    rows = _Rows()
-    for gpu in Gpu.objects.filter(machine__cluster=cluster, present=True).order_by("index"):
-        rows.gpus[gpu.machine_id].append(gpu)
-    for port in RdmaPort.objects.filter(machine__cluster=cluster):
-        rows.ports[port.machine_id].append(port)
-    for label in MachineLabel.objects.filter(machine__cluster=cluster):
-        rows.labels[label.machine_id].append(label)
-    active = Allocation.objects.filter(machine__cluster=cluster, released_at=None)
-    rows.held = frozenset(active.exclude(gpu=None).values_list("gpu_id", flat=True))
-    sums = active.values_list("machine_id").annotate(Sum("cpu_cores"), Sum("memory_bytes"))
-    rows.taken = {machine: (cpu, memory) for machine, cpu, memory in sums}
-    fabrics = list(Fabric.objects.filter(cluster=cluster))
-    rows.fabrics = {fabric.id: fabric.name for fabric in fabrics}
-    rows.storage = frozenset(fabric.name for fabric in fabrics if fabric.storage)
-    return rows
-
-
-def _machine(machine: Machine, rows: _Rows) -> MachineFacts:
-    labels = labels_effective(rows.labels[machine.id])
-    cpu, memory = rows.taken.get(machine.id, (0.0, 0))
-    gpus = rows.gpus[machine.id]
-    domains = {gpu.nvlink_domain for gpu in gpus if gpu.nvlink_domain}
-    return MachineFacts(
-        name=machine.name,
-        id=machine.id,
-        pool=machine.pool.slug,
-        state=BITS[machine.state],
-        cpu_millicores=machine.cpu_cores * MILLI,
-        cpu_free_millicores=round(machine.cpu_cores * MILLI - cpu * MILLI),
-        memory_bytes=machine.memory_bytes,
-        memory_free_bytes=machine.memory_bytes - memory,
-        gpus=tuple(_gpu(gpu, rows.held) for gpu in gpus),
-        ports=tuple(_port(port, labels, rows.fabrics) for port in rows.ports[machine.id]),
-        rack=labels.get(RACK_LABEL) or None,
-        nvlink_domain=labels.get(NVLINK_DOMAIN_LABEL) or (domains.pop() if len(domains) == 1 else None),
-        labels=labels,
+def _too_much(before: _Read, moment: _Moment) -> bool:
+    return (
+        moment.restored
+        or not before.whole_at <= moment.at < before.whole_at + WHOLE_FOR
+        or len(moment.changed) > PATCH_SHARE * len(before.loaded.versions)
     )
 
 
-def _gpu(gpu: Gpu, held: frozenset[int]) -> GpuFacts:
-    return GpuFacts(
-        index=gpu.index,
-        id=gpu.id,
-        model=gpu.model,
-        memory_bytes=gpu.memory_bytes,
-        numa=-1 if gpu.numa_node is None else gpu.numa_node,
-        held=gpu.id in held,
-        suspect=gpu.health == Health.SUSPECT,
-        faulty=gpu.health == Health.FAULTY,
-    )
+_NOW = """
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+SELECT pg_current_snapshot()::text, now(),
+  pg_snapshot_xmax(pg_current_snapshot()) < pg_snapshot_xmax(%(seen)s::pg_snapshot),
+  ARRAY(
+    SELECT DISTINCT machine_id FROM machines_machinechange
+    WHERE cluster_id = %(cluster)s AND xid >= pg_snapshot_xmin(%(seen)s::pg_snapshot)::text::bigint
+      AND NOT pg_visible_in_snapshot(xid::text::xid8, %(seen)s::pg_snapshot)
+  )
+"""
 
 
-def _port(port: RdmaPort, labels: dict[str, Any], fabrics: dict[int, str]) -> PortFacts:
-    infiniband = port.link_layer == LinkLayer.INFINIBAND
-    found = fabrics.get(port.fabric_id) if port.fabric_id else None
-    return PortFacts(
-        name=f"{port.device}:{port.port}",
-        link="infiniband" if infiniband else "ethernet",
-        up=port.up,
-        gbps=int(port.rate_gbps),
-        fabric=(labels.get(FABRIC_LABEL) or found) if infiniband else found,
-    )
+def _moment(cluster_id: int, seen: str | None) -> _Moment:
+    """Begins a transaction that sees one moment. `seen`: the moment since when changes are asked for."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NOW, {"cluster": cluster_id, "seen": seen})
+        cursor.nextset()  # the answer to SET
+        visible, at, restored, changed = cursor.fetchone()
+    machines = frozenset(machine for machine in changed if machine is not None)
+    return _Moment(visible, at, bool(restored), machines, fabrics_changed=None in changed)

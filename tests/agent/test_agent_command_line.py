@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from agent.check import Check, check, checks_table
+from agent.check import check, checks_table
+from agent.discovery.checks import Check
 from agent.main import main
 from tests.agent.agents import ROOT, AgentProcess
 from tests.agent.fake_console import CREDENTIAL, FakeConsole, Refusal
@@ -47,6 +48,8 @@ def test_join_keeps_the_credential_to_itself(
         "10.20.0.11",
         "--hide",
         str(tmp_path),
+        "--drive-root",
+        str(tmp_path),
     )
     assert join(console, state, *more) == 0
     config = json.loads((state / "agent.json").read_text())
@@ -59,6 +62,7 @@ def test_join_keeps_the_credential_to_itself(
         "simulate": str(inventory),
         "address": "10.20.0.11",
         "hide": [str(tmp_path)],
+        "drive_roots": [str(tmp_path)],
     }
     assert stat.S_IMODE((state / "agent.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
@@ -233,18 +237,11 @@ def test_a_simulated_port_that_goes_down_is_reported(console: FakeConsole, tmp_p
 def test_check_on_this_machine(console: FakeConsole, tmp_path: Path) -> None:
     join(console, tmp_path, "--name", "gpu-01")
     found = {one.what: one for one in check(tmp_path)}
-    assert list(found) == [
-        "bubblewrap",
-        "sandbox",
-        "python",
-        "kernel",
-        "memory",
-        "locked memory",
-        "rendezvous port",
-        "joined",
-        "console",
-        "clock",
+    of_every_machine = [
+        *("bubblewrap", "sandbox", "python", "kernel", "memory", "/dev/shm", "locked memory", "GPU driver"),
+        *("fabric manager", "GPUDirect RDMA", "RDMA ports", "rendezvous port", "joined", "console", "clock"),
     ]
+    assert [what for what in found if what in of_every_machine] == of_every_machine
     assert found["sandbox"] == Check("sandbox", "ok", "can be made")
     assert found["joined"].found == f"gpu-01 at {console.url}"
     assert found["clock"] == Check("clock", "ok", "agrees with the console's")
@@ -278,4 +275,13 @@ def test_the_table_is_aligned() -> None:
         "what                 found          to do\n"
         "python      ok       3.11\n"
         "bubblewrap  missing  not installed  apt-get install bubblewrap"
+    )
+
+
+def test_drives_cannot_lie_anywhere(
+    console: FakeConsole, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert join(console, tmp_path / "state", "--drive-root", "/") == 1
+    assert capsys.readouterr().err == (
+        "astraeus-agent: Drives can't lie anywhere: give --drive-root a directory of theirs, such as /data.\n"
     )

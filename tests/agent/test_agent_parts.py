@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from agent.bubblewrap import signal_number
 from agent.config import Config
@@ -19,8 +20,9 @@ from agent.runtime import NotPrepared
 from agent.sandbox import environment
 from agent.simulate import SimulateError, simulated_read
 from agent.users import BadUserError, User, user_find
+from agent.watch import Watched
 from tests.agent.agents import worker
-from wire.agent_messages import Exit
+from wire.agent_messages import FEATURE_FIELDS, FEATURE_NAMES, FEATURES, Assignment, Desired, Exit, Secret
 
 CONFIG = Config(server="http://127.0.0.1", credential="c", name="gpu-01", state=Path("/var/lib/agent"))
 TCP = """\
@@ -151,9 +153,12 @@ def test_hidden_paths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
-        (("/bin/new", "/usr/bin/new"), "The configs /bin/new and /usr/bin/new are one file on this machine"),
-        (("/app/x", "/app/x/y"), "The config /app/x/y lies below /app/x, which is a file."),
-        (("/proc/sys/x",), "A config can't be mounted at /proc/sys/x: /proc belongs to the system."),
+        (
+            ("/bin/new", "/usr/bin/new"),
+            "The config /bin/new and the config /usr/bin/new are one path on this machine",
+        ),
+        (("/app/x", "/app/x/y"), "The config /app/x/y lies below the config /app/x, which is a file."),
+        (("/proc/sys/x",), "The config /proc/sys/x can't be mounted: /proc belongs to the system."),
     ],
 )
 def test_configs_that_contradict_each_other(paths: tuple[str, ...], message: str) -> None:
@@ -166,7 +171,7 @@ def test_a_crowded_directory_is_not_rebuilt(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.layout.MOST_ENTRIES", 3)
-    with pytest.raises(LayoutError, match=r"^A config can't be mounted in /etc, which has \d+ entries"):
+    with pytest.raises(LayoutError, match=r"^Nothing can be mounted in /etc, which has \d+ entries"):
         mounts(Machine(), "/etc/new")
 
 
@@ -222,14 +227,41 @@ def test_a_forgotten_entry_is_gone_for_the_next_agent_too(tmp_path: Path) -> Non
 
 def test_records_that_are_not_ours_are_a_lost_worker() -> None:
     broken = Facts(alive=False, marker=True, state={"ready_at": "soon"}, exit={"kind": "exited", "code": "x"})
-    report = report_of("a1", worker(), "start", broken, log_size=7, now=0)
+    report = report_of("a1", worker(), "start", broken, watched=Watched(), log_size=7, now=0)
     assert (report.state, report.gone, report.log_size) == ("ended", True, 7)
     assert report.exit == Exit(kind="lost", message="The agent's records of this worker are damaged.")
 
 
 def test_a_process_that_survives_sigkill_is_told() -> None:
     hanging = Facts(alive=True, marker=True, state={"phase": "stopping", "killed_at": 100.0})
-    assert report_of("a1", None, "stop", hanging, log_size=0, now=159).detail == ""
-    assert (
-        report_of("a1", None, "stop", hanging, log_size=0, now=160).detail == "Still there 60 s after SIGKILL"
-    )
+
+    def detail(now: float) -> str:
+        return report_of("a1", None, "stop", hanging, watched=Watched(), log_size=0, now=now).detail
+
+    assert detail(159) == ""
+    assert detail(160) == "Still there 60 s after SIGKILL"
+
+
+# --- what may be written down
+
+
+def test_what_is_stored_has_no_value_of_a_secret() -> None:
+    secret = Secret(name="hf", env="HF_TOKEN", value="hf_value_of_it")
+    desired = Desired(assignments=(worker("a1", secrets=(secret,)), worker("a2", phase="stop")))
+    assert not desired.withheld()
+    stored = Desired.model_validate_json(desired.stored().model_dump_json())
+    assert stored.assignments[0].secrets == (Secret(name="hf", env="HF_TOKEN"),)
+    assert stored.withheld()
+    assert not Desired(assignments=(stored.assignments[0].model_copy(update={"phase": "stop"}),)).withheld()
+    assert "hf_value" not in repr(desired)
+
+
+def test_an_error_does_not_repeat_what_it_could_not_read() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Desired.model_validate({"assignments": [{"secrets": [{"value": ["hf_value_of_it"]}]}]})
+    assert "hf_value" not in str(caught.value)
+
+
+def test_every_feature_has_its_field_and_its_name() -> None:
+    assert set(FEATURE_FIELDS) == set(FEATURE_NAMES) == FEATURES
+    assert set(FEATURE_FIELDS.values()) <= set(Assignment.model_fields)

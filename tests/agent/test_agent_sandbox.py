@@ -58,7 +58,7 @@ def test_own_host_name_leads_to_the_machines_address(console: FakeConsole, agent
 
 def test_tmp_is_private_and_shm_has_its_size(console: FakeConsole, agent: AgentProcess) -> None:
     marks = [Path(tempfile.mkstemp(prefix="astraeus-mark-", dir=place)[1]) for place in ("/tmp", "/var/tmp")]
-    script = "ls -A /tmp /var/tmp; echo mine > /tmp/mine; df -B1 --output=size /dev/shm | tail -1; touch /dev/shm/x"
+    script = "ls -A /tmp /var/tmp; echo > /tmp/astraeus-mine; df -B1 --output=size /dev/shm | tail -1; touch /dev/shm/x"
     console.want(worker(script=script, shm_bytes=64 << 20))
     text = output(console)
     for mark in marks:
@@ -67,7 +67,7 @@ def test_tmp_is_private_and_shm_has_its_size(console: FakeConsole, agent: AgentP
             mark.name not in text
         )  # a clone below /tmp shows, for its Python is there, and nothing else does
     assert text.split()[-1] == str(64 << 20)
-    assert not Path("/tmp/mine").exists()
+    assert not Path("/tmp/astraeus-mine").exists()
 
 
 def test_other_processes_are_out_of_sight(console: FakeConsole, agent: AgentProcess) -> None:
@@ -212,7 +212,7 @@ def test_config_below_a_symbolic_link_and_in_tmp(console: FakeConsole, agent: Ag
                 "Mount it at another path, such as /app/config."
             ),
         ),
-        ("/proc/config", "A config can't be mounted at /proc/config: /proc belongs to the system."),
+        ("/proc/config", "The config /proc/config can't be mounted: /proc belongs to the system."),
     ],
 )
 def test_config_that_cannot_be_mounted(

@@ -35,7 +35,7 @@ def submit(client, document, **headers):
 # --- Submitting --------------------------------------------------------------------------------------
 
 
-def test_the_reference_s_curl_line(house):
+def test_the_reference_s_curl_line(house, machines):
     """POST with a token, `jq -r .metadata.name`."""
     secret = token_create(
         user=house.bea, organization=house.organization, workspace=house.workspace, role="editor", name="ci"
@@ -161,19 +161,17 @@ def test_a_run_that_runs(running, editor):
 
 
 def test_why_a_run_waits(house, editor):
+    """All of it: test_core_explanations.py."""
     factories.machine_make(house, "gpu-01")
     submit(editor, factories.document_make())
     cluster_place(house.cluster.id)
     answer = editor.get(f"{API}/runs/ddp-resnet50/explanation").json()
 
-    headline = "2 machines with 8 free H100s on one fabric are needed; fabric ib-a has 1 (gpu-01)."
-    assert (answer["run"], answer["state"], answer["headline"]) == ("ddp-resnet50", "Pending", headline)
-    assert answer["pass"] == 18205
-    assert [row["machines"] for row in answer["machines"]] == [["gpu-01"]]
+    reason = editor.get(f"{API}/runs/ddp-resnet50").json()["status"]["reason"]
+    assert (answer["run"], answer["state"], answer["headline"]) == ("ddp-resnet50", "Pending", reason)
     worker = editor.get(f"{API}/workers/ddp-resnet50-1/explanation").json()
-    assert worker == answer
-    reason = editor.get(f"{API}/workers/ddp-resnet50-1").json()["reason"]
-    assert reason == f"No fabric has room: {headline}"
+    assert worker["headline"] == editor.get(f"{API}/workers/ddp-resnet50-1").json()["reason"]
+    assert worker["headline"] == f"No fabric has room: {reason}"
 
 
 def test_runs_come_in_pages_newest_first(editor):
@@ -196,6 +194,12 @@ def test_runs_come_in_pages_newest_first(editor):
     [
         ("limit=0", "`limit` must be a number from 1 to 500."),
         ("sort=name", "`sort` is not a parameter here; it takes state, label, q, cluster, limit, cursor."),
+        ("lable=a=b", "`lable` is not a parameter here; did you mean `label`?"),
+        ("state=Runing", "`Runing` is no value of `state`; did you mean `Running`?"),
+        (
+            "state=%00x",
+            "`state` has a NUL character.",
+        ),
     ],
 )
 def test_a_bad_parameter_is_the_request_s_error_not_the_document_s(editor, query, detail):
@@ -219,7 +223,6 @@ def test_a_page_takes_the_same_queries_however_many_runs(editor, django_assert_m
         ("state=Pending", ["b-two", "a-one"]),
         ("state=Succeeded", ["c"]),
         ("state=Succeeded,Pending", ["c", "b-two", "a-one"]),
-        ("state=Odd", []),
         ("label=project=vision", ["b-two"]),
         ("label=project=vision&label=x=1", []),
         ("label=nothing", []),

@@ -12,7 +12,9 @@ ROOMS = (
 NAMED = re.compile(rf"(?<![\w/.>-])(?:{ROOMS.replace(' ', '|')}|worker_image)/[\w/.-]*")
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md", "docs/settings.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/architecture.md", "docs/settings.md", "docs/run-document.md"]
+)
 def test_every_path_leads_somewhere(document):
     named = {found.rstrip(".") for found in NAMED.findall((ROOT / document).read_text())}
 

@@ -22,6 +22,24 @@ def test_services():
     assert redis.Redis.from_url(os.environ["REDIS_URL"]).ping()
 """
 
+DEEP_PROFILE = """
+from hypothesis import settings
+
+settings.register_profile("deep", max_examples=123)
+"""
+
+COUNTS_CASES = """
+import pytest
+from hypothesis import settings
+
+@pytest.mark.deep
+def test_profile():
+    assert settings().max_examples == 123
+
+def test_not_for_the_night():
+    raise AssertionError("only properties are tried more often")
+"""
+
 WAITS_FOR_THE_OTHER = """
 import os, pathlib, time
 
@@ -58,7 +76,7 @@ def test_without_a_command_it_lists_them(our_clone):
     result = dev(our_clone)
     assert result.returncode == 0
     named = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("./dev ")]
-    assert named == ["demo", "up", "test", "lint", "bench", "help"]
+    assert named == ["demo", "up", "test", "lint", "bench", "docs", "help"]
 
 
 def test_an_unknown_command_is_refused(our_clone):
@@ -71,6 +89,17 @@ def test_an_unknown_command_is_refused(our_clone):
 def test_the_status_of_dev_test_is_pytests(our_clone, assertion, status):
     (our_clone / "tests" / "test_one.py").write_text(f"def test_one():\n    assert {assertion}\n")
     assert dev(our_clone, "test", "tests/test_one.py").returncode == status
+
+
+def test_the_deep_tests_are_the_properties_of_placement_tried_more_often(our_clone):
+    room = our_clone / "tests" / "placement"
+    room.mkdir()
+    (room / "pytest.ini").write_text("[pytest]\nmarkers = deep: tried more often\n")
+    (room / "conftest.py").write_text(DEEP_PROFILE)
+    (room / "test_cases.py").write_text(COUNTS_CASES)
+    result = dev(our_clone, "test", "--deep", "-q")
+    assert "1 passed, 1 deselected" in result.stdout
+    assert result.returncode == 0
 
 
 def test_dev_test_has_services_and_needs_no_standard_input(our_clone, tmp_path):

@@ -28,6 +28,7 @@ def busy_cluster(house: make.House) -> dict[str, Run]:
             ("gpu-06", "r3", {"model": "A100", "fabric": "ib-b", "gbps": 200}),
         )
     }
+    make.stores_make(house)
     runs = {}
     running = make.run_pending(house, "llm-7")
     make.queued_ago(running, hours=2)

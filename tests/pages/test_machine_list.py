@@ -1,15 +1,16 @@
-"""The Machines page, and the one command that adds a machine."""
+"""The Machines page: rows, filters in the address, pages by name."""
 
 import html
-import re
+
+import pytest
+from django.utils import timezone
 
 from console.pages import machine_list
-from machines.models import JoinToken, Machine, Pool
-from machines.services import machine_join
+from machines.models import Machine, MachineLabel, Pool
+from machines.states import FABRIC_LABEL, RACK_LABEL
 from tests import factories as make
 
 MACHINES = "/o/acme/clusters/main/machines"
-ADD = f"{MACHINES}/add"
 
 
 def text(answer):
@@ -36,9 +37,60 @@ def test_cells_draw_each_gpu(busy, vic):
     assert page.count(">Simulated<") == 5
 
 
-def test_filters(busy, vic):
-    assert [row.machine.name for row in vic.get(f"{MACHINES}?text=GPU-04").context["rows"]] == ["gpu-04"]
-    assert "No machine matches these filters." in text(vic.get(f"{MACHINES}?pool=nothing"))
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("text=GPU-04", ["gpu-04"]),
+        ("state=cordoned", ["gpu-03"]),
+        ("state=ready&rack=r1", ["gpu-01", "gpu-02"]),
+        ("state=nonsense", []),
+        ("pool=nothing", []),
+        ("pool=h100&model=A100", ["gpu-06"]),
+        ("fabric=ib-b", ["gpu-06"]),
+        ("fabric=ib-z", ["gpu-01"]),
+        ("fabric=ib-a", ["gpu-02", "gpu-03", "gpu-04"]),
+        ("rack=r2", ["gpu-03", "gpu-04"]),
+        ("rack=-", ["gpu-05"]),
+        ("free=3", ["gpu-01", "gpu-04", "gpu-05", "gpu-06"]),
+        ("free=4", ["gpu-01", "gpu-05", "gpu-06"]),
+        ("free=8&model=H100&fabric=ib-z", ["gpu-01"]),
+    ],
+)
+def test_filters(busy, vic, query, names):
+    Machine.objects.filter(name="gpu-03").update(cordoned_at=timezone.now(), cordoned_by="ana")
+    MachineLabel.objects.create(machine=Machine.objects.get(name="gpu-01"), key=FABRIC_LABEL, value="ib-z")
+    answer = vic.get(f"{MACHINES}?{query}")
+    assert [row.machine.name for row in answer.context["rows"]] == names
+    assert ("No machine matches these filters." in text(answer)) is (not names)
+
+
+def test_a_set_label_hides_a_found_one_from_the_filter(busy, vic):
+    MachineLabel.objects.create(machine=Machine.objects.get(name="gpu-04"), key=RACK_LABEL, value="r9")
+    assert [row.machine.name for row in vic.get(f"{MACHINES}?rack=r2").context["rows"]] == ["gpu-03"]
+    assert [row.machine.name for row in vic.get(f"{MACHINES}?rack=r9").context["rows"]] == ["gpu-04"]
+
+
+def test_choices_are_what_the_cluster_has(busy, vic):
+    Pool.objects.create(cluster=busy.cluster, slug="a100", name="A100")
+    choices = vic.get(MACHINES).context["choices"]
+    assert choices.pools == ["a100", "h100"]
+    assert choices.fabrics == ["ib-a", "ib-b"]
+    assert choices.racks == ["r1", "r2", "r3"]
+    assert choices.models == ["A100", "H100"]
+
+
+def test_a_number_that_is_none_is_told(busy, vic):
+    answer = vic.get(f"{MACHINES}?free=many")
+    assert len(answer.context["rows"]) == 6
+    assert "Free GPUs at least must be a number, such as 8." in text(answer)
+    assert 'value="many"' in text(answer)
+
+
+def test_filters_go_along_to_the_map_and_to_the_next_page(busy, vic, monkeypatch):
+    monkeypatch.setattr(machine_list, "PAGE_SIZE", 1)
+    page = text(vic.get(f"{MACHINES}?rack=r2&free="))
+    assert f'href="{MACHINES}/map?rack=r2"' in page
+    assert "rack=r2&free=&after=gpu-03" in page
 
 
 def test_pages(busy, vic, monkeypatch):
@@ -66,55 +118,9 @@ def test_an_unknown_cluster(house, ana):
 
 def test_queries_do_not_grow_with_the_machines(busy, vic, django_assert_num_queries):
     vic.get(MACHINES)
-    with django_assert_num_queries(16):
+    with django_assert_num_queries(19):
         vic.get(MACHINES)
     for number in range(10):
         make.machine_make(busy, f"more-{number}", gpus=1)
-    with django_assert_num_queries(16):
+    with django_assert_num_queries(19):
         vic.get(MACHINES)
-
-
-def test_looking_at_the_page_makes_no_token(house, ana):
-    ana.get(ADD)
-    assert not JoinToken.objects.exists()
-
-
-def test_the_command_is_shown_once_and_waits_for_the_machine(house, ana, settings):
-    answer = ana.post(ADD, {"pool": "h100"})
-    command = answer.context["command"]
-    token = JoinToken.objects.get()
-    server = settings.PUBLIC_URL
-    found = re.fullmatch(rf"astraeus-agent join --server {server} --token (asj_\S+) --run", command)
-    assert found, command
-    [secret] = found.groups()
-    assert command in text(answer)
-    assert "no-cache" in answer["Cache-Control"]
-    assert token.created_by == "ana"
-    waiting = ana.get(ADD, {"token": token.id}, headers={"HX-Request": "true"})
-    assert "Waiting for the machine… The command works once, for 1 hour." in text(waiting)
-    assert "every 2s" in text(waiting)
-    assert secret not in text(waiting)
-    machine_join(token=secret, name="gpu-17", runtime="docker", agent_version="0.1.0")
-    here = text(ana.get(ADD, {"token": token.id}, headers={"HX-Request": "true"}))
-    assert "gpu-17 is here: no GPUs" in here
-    assert "every 2s" not in here
-
-
-def test_a_token_of_another_cluster_is_nothing(house, ana):
-    for value in ("1", "x", "99999"):
-        assert ana.get(ADD, {"token": value}, headers={"HX-Request": "true"}).status_code == 404
-
-
-def test_the_pool_can_be_chosen(house, ana):
-    Pool.objects.create(cluster=house.cluster, slug="a100", name="A100")
-    assert "<option>a100</option>" in text(ana.get(ADD)).replace(" selected", "")
-    ana.post(ADD, {"pool": "a100"})
-    assert JoinToken.objects.get().pool.slug == "a100"
-    assert ana.post(ADD, {"pool": "nothing"}).status_code == 404
-
-
-def test_a_cluster_without_pools_says_so(house, ana):
-    Machine.objects.all().delete()
-    Pool.objects.all().delete()
-    assert "This cluster has no pool yet." in text(ana.get(ADD))
-    assert ana.post(ADD).status_code == 404

@@ -1,18 +1,17 @@
-"""A machine's page: GPUs and holders, where it is and how that is known, labels edited in place."""
+"""A machine's page: GPUs and holders, where it is and how that is known."""
 
 import html
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
-from machines.models import Fabric, Gpu, Machine, MachineLabel
-from machines.states import FABRIC_LABEL, RACK_LABEL
-from tenancy.models import AuditEvent, Membership, Organization, Workspace
+from machines.models import Fabric, Gpu, HealthEvent, Machine
+from tenancy.models import Membership, Organization, Workspace
 from tests import factories as make
 from tests.pages.conftest import signed_in
 
 GPU4 = "/o/acme/clusters/main/machines/gpu-04"
-LABEL = f"{GPU4}/label"
 FRAGMENT = {"HX-Request": "true"}
 
 
@@ -92,90 +91,10 @@ def test_an_nvlink_domain_is_found_by_its_gpus(busy, bea):
     )
 
 
-def test_a_label_is_set_by_a_form_without_javascript(busy, ana):
-    assert "Save rack" in text(ana.get(f"{GPU4}?edit=rack"))
-    answer = ana.post(LABEL, {"place": "rack", "value": " r7 ", "save": "1"})
-    assert answer["Location"] == GPU4
-    page = text(ana.get(GPU4))
-    assert "Rack of gpu-04 is r7." in page
-    assert "found: r2" in page
-    set_ = place(ana, "rack")
-    assert (set_.value, set_.found, set_.set_by) == ("r7", "r2", "ana")
-    event = AuditEvent.objects.get(action="machine.label")
-    assert (event.actor, event.target, event.after) == ("ana", "gpu-04", {RACK_LABEL: "r7"})
-
-
-def test_a_label_is_edited_in_its_line(busy, ana):
-    form = text(ana.get(f"{GPU4}?edit=rack", headers=FRAGMENT))
-    assert form.startswith('<div class="place" id="place-rack">')
-    assert 'value="r2"' in form
-    saved = ana.post(LABEL, {"place": "rack", "value": "r7", "save": "1"}, headers=FRAGMENT)
-    assert text(saved).startswith('<div class="place" id="place-rack">')
-    assert "<bdi>r7</bdi>" in text(saved)
-    assert 'aria-label="Edit rack" autofocus' in text(saved)
-    assert "Rack of gpu-04 is r7." in saved["HX-Trigger"]
-
-
-def test_cancelling_brings_the_line_back(busy, ana):
-    line = text(ana.get(f"{GPU4}?place=rack", headers=FRAGMENT))
-    assert "Save rack" not in line
-    assert "<bdi>r2</bdi>" in line
-
-
-@pytest.mark.parametrize("headers", [{}, FRAGMENT])
-def test_a_wrong_value_is_told_and_kept(busy, ana, headers):
-    answer = ana.post(LABEL, {"place": "rack", "value": "rack 7", "save": "1"}, headers=headers)
-    assert answer.status_code == 422
-    page = text(answer)
-    assert "`rack 7` is not a label's value." in page
-    assert 'value="rack 7"' in page
-    assert 'aria-invalid="true"' in page
-    assert not MachineLabel.objects.filter(found=False).exists()
-
-
-def test_what_was_found_counts_again(busy, ana):
-    ana.post(LABEL, {"place": "fabric", "value": "ib-z", "save": "1"})
-    assert place(ana, "fabric").value == "ib-z"
-    assert "Use what was found" in text(ana.get(f"{GPU4}?edit=fabric"))
-    ana.post(LABEL, {"place": "fabric", "unset": "1"})
-    assert place(ana, "fabric").value == "ib-a"
-    assert not MachineLabel.objects.filter(key=FABRIC_LABEL).exists()
-
-
-def test_other_labels_are_set_and_removed(busy, ana):
-    ana.post(LABEL, {"key": "team", "value": "vision"})
-    assert "Label team is vision." in text(ana.get(GPU4))
-    assert "Remove label team" in text(ana.get(GPU4))
-    ana.post(LABEL, {"key": "team", "unset": "1"})
-    assert "Label team is gone." in text(ana.get(GPU4))
-
-
-def test_a_wrong_key_is_told_and_kept(busy, ana):
-    answer = ana.post(LABEL, {"key": "no good", "value": "v"})
-    assert answer.status_code == 422
-    page = text(answer)
-    assert "`no good` is not a label's key." in page
-    assert 'value="no good"' in page
-    assert 'value="v"' in page
-
-
-def test_cordon_and_uncordon_ask_first(busy, ana):
-    assert "It takes no new work. What runs there goes on." in text(ana.get(f"{GPU4}/cordon"))
-    ana.post(f"{GPU4}/cordon", {"reason": "changing a cable"})
-    page = text(ana.get(GPU4))
-    assert "Cordoned" in page
-    assert "by ana" in page
-    assert ": “changing a cable”" in page
-    question = text(ana.get(f"{GPU4}/uncordon"))
-    assert "“changing a cable”. New work may land on it at once." in question
-    ana.post(f"{GPU4}/uncordon")
-    assert Machine.objects.get(name="gpu-04").cordoned_at is None
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"draining_at": timezone.now()}, "takes no new work since"),
+        ({"draining_at": timezone.now(), "cordoned_by": "ana"}, "What still ran here goes back to the queue"),
         ({"unreachable_at": timezone.now()}, "not heard from; noticed"),
         ({"last_seen_at": None}, "its agent has not been heard yet; joined"),
         ({"quarantined_at": timezone.now()}, "until an owner decides; since"),
@@ -199,13 +118,13 @@ def test_another_organizations_machine_is_not_found(busy, cyd):
 
 def test_the_live_fragment_leaves_forms_alone(busy, ana):
     page = text(ana.get(GPU4, headers=FRAGMENT))
-    assert page.count("hx-swap-oob") == 3
+    assert page.count("hx-swap-oob") == 4  # state, actions, GPUs, workers
     assert "<form" not in page
 
 
 def test_queries(busy, ana, django_assert_num_queries):
     ana.get(GPU4)
-    with django_assert_num_queries(18):
+    with django_assert_num_queries(19):
         ana.get(GPU4)
     make.run_place(
         busy,
@@ -213,5 +132,41 @@ def test_queries(busy, ana, django_assert_num_queries):
         [Machine.objects.get(name="gpu-04")],
         gpus=1,
     )
-    with django_assert_num_queries(18):
+    with django_assert_num_queries(19):
         ana.get(GPU4)
+
+
+def test_the_newest_changes_of_health_are_shown_and_the_others_folded(busy, bea):
+    machine = Machine.objects.get(name="gpu-04")
+    assert "No change of health was reported." in text(bea.get(GPU4))
+    for number in range(7):
+        HealthEvent.objects.create(
+            machine=machine,
+            event_id=str(number),
+            at=timezone.now() - timedelta(hours=number),
+            subject="gpu GPU-gpu-04-5",
+            name=f"GPU {number}",
+            was="healthy",
+            health="suspect",
+            evidence="NVLink errors growing (12 in 10 min)",
+        )
+    answer = bea.get(GPU4)
+    assert [event.name for event in answer.context["events"]] == [f"GPU {number}" for number in range(5)]
+    page = text(answer)
+    assert "<bdi>GPU 0</bdi> was healthy: <bdi>NVLink errors growing (12 in 10 min)</bdi>" in page
+    assert "<summary>2 earlier</summary>" in page
+
+
+def test_what_the_agents_checks_found_comes_with_what_to_do(busy, bea):
+    checks = [
+        {"what": "driver", "verdict": "ok", "found": "570.86", "fix": ""},
+        {"what": "memlock", "verdict": "wrong", "found": "<64 KiB>", "fix": "ulimit -l unlimited"},
+    ]
+    Machine.objects.filter(name="gpu-04").update(
+        checks=checks, clock_skew=-7200, health="suspect", evidence="fans at full speed"
+    )
+    page = text(bea.get(GPU4))
+    assert "<td><bdi><64 KiB></bdi></td>" in page
+    assert "<code>ulimit -l unlimited</code>" in page
+    assert "clock 2 h ahead" in page
+    assert "The machine as a whole: <bdi>fans at full speed</bdi>" in page

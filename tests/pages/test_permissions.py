@@ -5,33 +5,57 @@ from django.test import Client
 from django.urls import URLPattern
 
 from console.pages import urls
+from tenancy.models import ApiToken
+from tenancy.services import token_create
 from tests import factories as make
 
 W = "/o/acme/w/vision"
 RUN = f"{W}/jobs/main/ddp-resnet50"
+S = f"{W}/settings"
+D = "/o/acme/clusters/main/drives"
 M = "/o/acme/clusters/main/machines"
 
-READ, WRITE, LOOK, OPERATE, ANYONE = "read", "write", "look", "operate", "anyone"
+READ, WRITE, MANAGE, LOOK, OPERATE, OWN = "read", "write", "manage", "look", "operate", "own"
 ALLOWED = {
     READ: {"ana", "bea", "vic"},
     WRITE: {"ana", "bea"},
+    MANAGE: {"ana"},
     LOOK: {"ana", "bea", "vic"},
     OPERATE: {"ana"},
+    OWN: {"ana"},
 }
 TABLE = {
     "runs": (f"{W}/jobs", READ),
     "run_new": (f"{W}/jobs/new", WRITE),
     "run": (RUN, READ),
+    "run_explanation": (f"{RUN}/explanation", READ),
     "run_stop": (f"{RUN}/stop", WRITE),
     "run_restart": (f"{RUN}/restart", WRITE),
     "run_delete": (f"{RUN}/delete", WRITE),
     "worker": (f"{W}/workers/ddp-resnet50-0", READ),
+    "settings": (S, READ),
+    "secret_add": (f"{S}/secrets", MANAGE),
+    "secret": (f"{S}/secrets/hf", MANAGE),
+    "credential_add": (f"{S}/credentials", MANAGE),
+    "credential": (f"{S}/credentials/ngc", MANAGE),
+    "member_add": (f"{S}/members", MANAGE),
+    "member": (f"{S}/members/vic", MANAGE),
+    "token_add": (f"{S}/tokens", MANAGE),
+    "token_revoke": (f"{S}/tokens/1/revoke", MANAGE),
+    "drives": (D, OWN),
+    "drive": (f"{D}/imagenet", OWN),
     "machines": (M, LOOK),
+    "machine_map": (f"{M}/map", LOOK),
     "machine_add": (f"{M}/add", OPERATE),
     "machine": (f"{M}/gpu-01", LOOK),
     "machine_label": (f"{M}/gpu-01/label", OPERATE),
     "machine_cordon": (f"{M}/gpu-01/cordon", OPERATE),
     "machine_uncordon": (f"{M}/gpu-01/uncordon", OPERATE),
+    "machine_drain": (f"{M}/gpu-01/drain", OPERATE),
+    "machine_move": (f"{M}/gpu-01/move", OPERATE),
+    "machine_rename": (f"{M}/gpu-01/rename", OPERATE),
+    "machine_revoke": (f"{M}/gpu-01/revoke", OPERATE),
+    "machine_remove": (f"{M}/gpu-01/remove", OPERATE),
 }
 FOR_ANYONE = {
     "home",
@@ -43,13 +67,22 @@ FOR_ANYONE = {
     "account_change_password",
     "account_inactive",
 }
-ONLY_POST = {"machine_label"}
+ONLY_POST = {"machine_label", "secret_add", "credential_add", "member_add", "token_add"}
 
 
 @pytest.fixture
 def world(house):
     make.machine_make(house, "gpu-01")
     make.run_pending(house)
+    make.stores_make(house)
+    token_create(
+        user=house.ana,
+        organization=house.organization,
+        workspace=house.workspace,
+        role="viewer",
+        name="ci",
+    )
+    ApiToken.objects.update(id=1)  # as the address in the table has it
     return house
 
 
@@ -87,7 +120,9 @@ def test_nobody_is_asked_to_sign_in(world, name):
         assert answer["Location"].startswith("/accounts/login/?next=")
 
 
-@pytest.mark.parametrize("name", [name for name, (_, need) in TABLE.items() if need in {WRITE, OPERATE}])
+@pytest.mark.parametrize(
+    "name", [name for name, (_, need) in TABLE.items() if need in {WRITE, MANAGE, OPERATE, OWN}]
+)
 def test_a_viewers_post_changes_nothing(world, vic, name):
     from runs.models import Run
     from tenancy.models import AuditEvent

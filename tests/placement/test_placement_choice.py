@@ -286,6 +286,15 @@ class TestRanks:
         answer = placed(drawing, plain(gpus=40, machines=5))
         assert where(answer) == ["a-02", "a-04", "a-05", "a-01", "a-03"]
 
+    def test_a_rack_on_two_fabrics_counts_for_each_with_what_it_has_there(self):
+        drawing = """
+            a-01  H100 ........  ib:ib-a  rack=r1
+            a-02  H100 ........  ib:ib-a  rack=r2
+            a-03  H100 ........  ib:ib-a  rack=r2
+            b-01  H100 ........  ib:ib-b  rack=r1
+        """
+        assert where(placed(drawing, plain(gpus=32, machines=4))) == ["a-02", "a-03", "a-01", "b-01"]
+
 
 class TestGpusOfAMachine:
     @pytest.mark.parametrize(
@@ -337,57 +346,3 @@ class TestSelection:
     def test_workers_placed_one_by_one_do_not_share_a_machine(self):
         request = Request((GroupRequest(gpus=4),), occupied=frozenset({"a-01"}))
         assert where(placed(self.POOLS, request)) == ["a-02"]
-
-
-class TestGroups:
-    DRAWING = """
-        a-01  H100 ........  ib:ib-a
-        a-02  H100 ........  ib:ib-a
-        a-03  H100 ........  ib:ib-a
-        b-01  H100 ....      ib:ib-b
-    """
-
-    def test_groups_are_one_gang_and_ranks_run_through_them(self):
-        request = Request((GroupRequest("trainer", gpus=16, machines=2), GroupRequest("judge", gpus=4)))
-        answer = placed(self.DRAWING, request)
-        assert [(rank.rank, rank.group, rank.machine_name) for rank in answer.ranks] == [
-            (0, 0, "a-01"),
-            (1, 0, "a-02"),
-            (2, 1, "b-01"),
-        ]
-        assert answer.verdict is Verdict.IB_FABRIC
-
-    def test_the_group_with_the_least_choice_is_served_first(self):
-        """On its own `any` would take b-01 whole; then `small` would find nothing."""
-        small = GroupRequest(
-            "small", gpus=4, selection=Selection(pools=frozenset({"h100"}), machines=frozenset({"b-01"}))
-        )
-        request = Request((GroupRequest("any", gpus=4), small))
-        answer = placed(self.DRAWING, request)
-        assert where(answer) == ["a-01", "b-01"]
-
-    def test_combinations_are_tried_when_one_after_the_other_fails(self):
-        """Both groups prefer ib-a; only `right` on ib-b leaves room for `left`."""
-        drawing = """
-            a-01  H100 ........  ib:ib-a
-            a-02  H100 ........  ib:ib-a
-            b-01  H100 ........  ib:ib-b
-            b-02  A100 ........  ib:ib-b
-            b-03  A100 ........  ib:ib-b
-        """
-        h100, either = frozenset({"H100"}), frozenset({"H100", "A100"})
-        request = Request(
-            (
-                GroupRequest("left", gpus=16, machines=2, models=either, interconnect="infiniband"),
-                GroupRequest("right", gpus=16, machines=2, models=h100, interconnect="infiniband"),
-            )
-        )
-        answer = placed(drawing, request)
-        assert where(answer)[:2] == ["b-01", "b-02"]
-        assert where(answer)[2:] == ["a-01", "a-02"]
-
-    def test_groups_that_collide_say_so(self):
-        request = Request(
-            (GroupRequest("one", gpus=16, machines=2), GroupRequest("other", gpus=16, machines=2))
-        )
-        assert refused(self.DRAWING, request).cause.code == "groups_collide"

@@ -6,12 +6,15 @@ import pytest
 
 from placement import (
     GpuFacts,
+    GroupRequest,
+    Hold,
     Impossible,
     MachineFacts,
     Placement,
     PortFacts,
     Refusal,
     Request,
+    Selection,
     build_snapshot,
     place,
     possible_ever,
@@ -21,6 +24,7 @@ from tests.placement.asking import (
     GIB,
     gpus,
     headline,
+    never,
     placed,
     placed_on,
     plain,
@@ -206,7 +210,7 @@ class TestAlike:
 
     def test_what_ends_becomes_free_again(self):
         snapshot = snapshot_of("m0  H100 ####....  cpu=64  mem=1024")
-        freed = snapshot.release("m0", [0, 1, 2, 3], 64_000, 1024 * GIB)
+        freed = snapshot.released([Hold("m0", (0, 1, 2, 3), 64_000, 1024 * GIB)])
         assert placed_on(freed, plain(gpus=8, machines=1)).ranks[0].cpu_millicores == 128_000
 
 
@@ -236,3 +240,91 @@ class TestMixedMachines:
     def test_memory_is_a_matter_of_the_single_gpu(self):
         answer = placed_on(build_snapshot([self.MIXED]), plain(gpus=2, min_memory_bytes=60 * GIB))
         assert gpus(answer) == {"mix-01": (0, 5)}
+
+
+class TestThousandsOfDomains:
+    """Every machine is a rack, a fabric and an NVLink domain of its own."""
+
+    ALONE = snapshot_of(
+        "\n".join(f"m{n:04d}  H100 ........  ib:f{n:04d}x1  rack=r{n:04d}  nvl=d{n:04d}" for n in range(2000))
+    )
+
+    @pytest.mark.parametrize(
+        ("fields", "where_", "found"),
+        [
+            (
+                {"keep_within": "rack"},
+                "in one rack",
+                "rack r0000 has 1 (m0000), r0001 has 1 (m0001), the other 1,998 racks",
+            ),
+            (
+                {"interconnect": "infiniband"},
+                "on one fabric",
+                "fabric f0000 has 1 (m0000), f0001 has 1 (m0001), the other 1,998 fabrics",
+            ),
+            (
+                {"interconnect": "nvlink"},
+                "in one NVLink domain",
+                "NVLink domain d0000 has 1 (m0000), d0001 has 1 (m0001), the other 1,998 NVLink domains",
+            ),
+        ],
+    )
+    def test_none_has_room_for_two(self, fields, where_, found):
+        assert sentence(refused_on(self.ALONE, plain(gpus=16, machines=2, **fields))) == (
+            f"2 machines with 8 free GPUs {where_} are needed; {found} have at most 1 each."
+        )
+        assert sentence(never(self.ALONE, plain(gpus=16, machines=2, **fields))).endswith(
+            "even when all are free."
+        )
+
+    def test_each_has_room_for_one(self):
+        request = plain(gpus=8, machines=1, keep_within="rack", interconnect="infiniband")
+        assert where(placed_on(self.ALONE, request)) == ["m0000"]
+
+    @pytest.mark.parametrize("level", ["rack", "fabric"])
+    def test_spread_is_content_with_them(self, level):
+        answer = placed_on(self.ALONE, plain(gpus=64, machines=8, spread=level))
+        assert where(answer) == [f"m{number:04d}" for number in range(8)]
+
+    def test_groups_that_each_keep_within_a_rack_are_told_that_none_has_room(self):
+        pair = GroupRequest("pair", gpus=16, machines=2, keep_within="rack")
+        answer = refused_on(self.ALONE, Request((GroupRequest("one", gpus=8), pair)))
+        assert (answer.cause.code, answer.group) == ("no_rack_room", 1)
+
+    def test_only_the_first_domains_are_told_one_by_one(self):
+        data = refused_on(self.ALONE, plain(gpus=16, machines=2, keep_within="rack")).as_data()
+        assert len(data["domains"]) + data["domains_left_out"] == 2000
+
+
+class TestUnlabelled:
+    """No rack, no domain, no fabric, no pool, no label: what is not known joins nobody and refuses nothing else."""
+
+    BARE = snapshot_of("m0  H100 ........  pool=\nm1  H100 ........  pool=")
+
+    def test_a_gang_without_rules_is_placed_over_ethernet(self):
+        answer = placed_on(self.BARE, plain(gpus=16, machines=2))
+        assert answer.verdict.code == "ethernet"
+        assert (answer.groups[0].rack, answer.groups[0].nvlink_domain, answer.groups[0].fabric) == (
+            None,
+            None,
+            None,
+        )
+
+    @pytest.mark.parametrize(
+        ("fields", "text"),
+        [
+            ({"keep_within": "rack"}, "Rack not known"),
+            ({"keep_within": "nvlink_domain"}, "In no NVLink domain"),
+            ({"keep_within": "fabric"}, "On no fabric that is known"),
+            ({"spread": "rack"}, "Rack not known"),
+            ({"spread": "fabric"}, "On no fabric that is known"),
+            ({"interconnect": "rdma"}, "No RDMA port"),
+            ({"selection": Selection(pools=frozenset({"h100"}))}, "In no pool, which the request leaves out"),
+            ({"selection": Selection(match_labels={"zone": "a"})}, "Without the label zone=a"),
+        ],
+    )
+    def test_a_rule_about_what_is_not_known_refuses_with_its_reason(self, fields, text):
+        row = refused_on(self.BARE, plain(gpus=16, machines=2, **fields)).as_data()["rows"][0]
+        asked = refused_on(self.BARE, plain(gpus=16, machines=2, **fields)).as_data()["asked"]
+        assert row["machines"] == ["m0", "m1"]
+        assert words.machine_sentence(row, asked) == f"{text}; 8 of 8 GPUs free"

@@ -1,19 +1,19 @@
-"""Every row of the user guide's tables about placement, drawn: what its fields mean, its variations, its symptoms."""
+"""The user guide's table "What each part does", drawn: each row that says something about placement."""
 
 import pytest
 
-from placement import Placement, Refusal, Request, place, possible_ever, words
+from placement import Placement, place, words
 from tests.placement.asking import (
     GIB,
     gpus,
     headline,
-    never,
     placed,
     placed_on,
     plain,
     reasons,
     reference,
     refused,
+    refused_on,
     snapshot_of,
     where,
 )
@@ -149,248 +149,83 @@ class TestWhatEachPartDoes:
         answer = placed(drawing, reference(healthy_only=False))
         assert answer.groups[0].score.suspects == 1
 
-
-class TestVariations:
-    def test_astraeus_chooses_two_machines_of_eight(self):
-        answer = placed(TWO_RACKS, plain(gpus=16, min_per_machine=8))
-        assert (answer.groups[0].shape.machines, answer.groups[0].shape.gpus) == (2, 8)
-
-    def test_or_one_machine_of_sixteen(self):
-        drawing = TWO_RACKS + "big-01  H100 ................  ib:ib-a  rack=r3\n"
-        answer = placed(drawing, plain(gpus=16, min_per_machine=8))
-        assert where(answer) == ["big-01"]
-        assert words.verdict_words(answer.verdict.code) == "one machine"
-
-    def test_never_a_smaller_slice_than_min_per_machine(self):
+    def test_healthy_only_waits_where_the_other_machines_have_warning_signs(self):
         drawing = """
-            gpu-01  H100 ....####  ib:ib-a
-            gpu-02  H100 ....####  ib:ib-a
-            gpu-03  H100 ....####  ib:ib-a
-            gpu-04  H100 ....####  ib:ib-a
-        """
-        assert headline(drawing, plain(gpus=16, min_per_machine=8)) == (
-            "2 machines with 8 free GPUs are needed; none is free now; "
-            "nearest is gpu-01: 4 of 8 GPUs free, 8 needed; 4 held."
-        )
-        answer = placed(drawing, plain(gpus=16, min_per_machine=4))
-        assert answer.groups[0].shape.machines == 4
-
-    def test_the_cores_follow_the_shape_chosen(self):
-        request = plain(gpus=16, min_per_machine=8, cpu_millicores_per_gpu=10_000)
-        assert {rank.cpu_millicores for rank in placed(TWO_RACKS, request).ranks} == {80_000}
-
-    @pytest.mark.parametrize(
-        ("free", "machines", "split"),
-        [("................", 2, 16), ("........########", 4, 8)],
-    )
-    def test_a_range_of_machines_takes_the_fewest_that_split_evenly(self, free, machines, split):
-        drawing = "\n".join(f"gpu-{number:02d}  H100 {free}  ib:ib-a" for number in range(1, 5))
-        answer = placed(drawing, plain(gpus=32, min_nodes=2, max_nodes=4))
-        assert (answer.groups[0].shape.machines, answer.groups[0].shape.gpus) == (machines, split)
-
-    def test_three_machines_do_not_split_thirty_two_gpus(self):
-        drawing = "\n".join(f"gpu-{number:02d}  H100 {'.' * 11}#####  ib:ib-a" for number in range(1, 4))
-        answer = refused(drawing, plain(gpus=32, min_nodes=2, max_nodes=4))
-        assert {(shape.machines, shape.gpus) for shape in (answer.shape, *answer.other_shapes)} == {
-            (2, 16),
-            (4, 8),
-        }
-
-    NVL = """
-        gb-01  GB200 ....  ib:ib-a  nvl=d1  rack=r1
-        gb-02  GB200 ....  ib:ib-a  nvl=d2  rack=r1
-        gb-03  GB200 ....  ib:ib-a  nvl=d2  rack=r2
-        gb-04  GB200 ....  ib:ib-a
-    """
-
-    def test_keep_within_one_nvlink_domain(self):
-        answer = placed(self.NVL, plain(gpus=8, machines=2, keep_within="nvlink_domain"))
-        assert where(answer) == ["gb-02", "gb-03"]
-        assert answer.groups[0].nvlink_domain == "d2"
-        assert words.verdict_words(answer.verdict.code) == "one NVLink domain"
-        assert answer.groups[0].transport == "nvlink"
-
-    def test_no_nvlink_domain_has_room(self):
-        data = refused(self.NVL, plain(gpus=12, machines=3, keep_within="nvlink_domain")).as_data()
-        assert words.worker_reason(data) == (
-            "No NVLink domain has room: 3 machines with 4 free GPUs in one NVLink domain are needed;"
-            " NVLink domain d2 has 2 (gb-02, gb-03), d1 has 1 (gb-01)."
-        )
-
-    def test_interconnect_nvlink_is_one_machine_or_one_domain(self):
-        # Rack r1 has two whole machines and stays whole.
-        assert where(placed(self.NVL, plain(gpus=4, interconnect="nvlink"))) == ["gb-03"]
-        assert where(placed(self.NVL, plain(gpus=8, interconnect="nvlink"))) == ["gb-02", "gb-03"]
-        assert reasons(self.NVL, plain(gpus=12, machines=3, interconnect="nvlink"))["gb-04"] == (
-            "In no NVLink domain; 4 of 4 GPUs free"
-        )
-
-    def test_rdma_takes_infiniband_before_roce(self):
-        drawing = """
-            a-01  H100 ........  roce:
-            a-02  H100 ........  roce:
-            b-01  H100 ........  ib:ib-a
-            b-02  H100 ........  ib:ib-a
-        """
-        assert where(placed(drawing, plain(gpus=16, machines=2, interconnect="rdma"))) == ["b-01", "b-02"]
-
-    def test_rdma_takes_roce_where_there_is_no_infiniband(self):
-        drawing = """
-            a-01  H100 ........  roce:@200x2  rack=r1
-            a-02  H100 ........  roce:@200x2  rack=r1
-            a-03  H100 ........  roce:@200x2  rack=r2
-            b-01  H100 ........  ib:ib-a      rack=r1
-        """
-        answer = placed(drawing, plain(gpus=16, machines=2, interconnect="rdma"))
-        assert where(answer) == ["a-01", "a-02"]
-        assert words.verdict_words(answer.verdict.code) == "RoCE in one rack"
-        assert answer.groups[0].transport == "roce"
-        assert answer.ranks[0].ports == ("mlx5_0:1", "mlx5_1:1")
-        three = placed(drawing, plain(gpus=24, machines=3, interconnect="rdma"))
-        assert words.verdict_words(three.verdict.code) == "RoCE"
-
-    def test_rdma_is_never_plain_ethernet(self):
-        drawing = """
-            a-01  H100 ........  roce:
-            c-01  H100 ........
-        """
-        assert headline(drawing, plain(gpus=16, machines=2, interconnect="rdma")) == (
-            "2 machines with 8 free GPUs on one fabric are needed; fabric of RoCE ports without a fabric has 1 (a-01)."
-        )
-        assert reasons(drawing, plain(gpus=16, machines=2, interconnect="rdma"))["c-01"] == (
-            "No RDMA port; 8 of 8 GPUs free"
-        )
-
-    def test_spread_puts_each_worker_in_another_rack(self):
-        drawing = """
-            gpu-01  H100 ........  rack=r1
-            gpu-02  H100 ........  rack=r1
-            gpu-03  H100 ........  rack=r2
-            gpu-04  H100 ........
-        """
-        assert where(placed(drawing, plain(gpus=16, machines=2, spread="rack"))) == ["gpu-01", "gpu-03"]
-        assert headline(drawing, plain(gpus=24, machines=3, spread="rack")) == (
-            "3 machines with 8 free GPUs in different racks are needed; the usable ones stand in 2 racks."
-        )
-        assert reasons(drawing, plain(gpus=24, machines=3, spread="rack"))["gpu-04"] == (
-            "Rack not known; 8 of 8 GPUs free"
-        )
-
-    def test_training_data_must_be_within_reach_of_every_machine(self):
-        drawing = """
-            gpu-01  H100 ........  drive=imagenet
-            gpu-02  H100 ........
-        """
-        request = plain(gpus=16, machines=2, drives=frozenset({"imagenet"}))
-        assert reasons(drawing, request)["gpu-02"] == "Cannot mount drive imagenet; 8 of 8 GPUs free"
-
-
-class TestTroubleshooting:
-    NO_FABRIC_FREE = """
-        gpu-01  H100 ........  ib:ib-a
-        gpu-02  H100 ........  ib:ib-b
-    """
-
-    def test_without_a_network_rule_and_without_room_on_a_fabric_it_is_ethernet(self):
-        answer = placed(self.NO_FABRIC_FREE, plain(gpus=16, machines=2))
-        assert words.verdict_words(answer.verdict.code) == "Ethernet"
-        assert answer.groups[0].transport == "ethernet"
-        assert [rank.ports for rank in answer.ranks] == [(), ()]
-
-    def test_asked_for_infiniband_it_waits_for_a_fabric(self):
-        data = refused(self.NO_FABRIC_FREE, plain(gpus=16, machines=2, interconnect="infiniband")).as_data()
-        assert words.worker_reason(data).startswith(
-            "No fabric has room: 2 machines with 8 free GPUs on one fabric"
-        )
-
-    def test_ports_down_or_slow_are_named_and_a_lower_speed_helps(self):
-        drawing = """
-            gpu-01  H100 ........  ib:ib-a
-            gpu-02  H100 ........  ib:ib-a@200
-            gpu-03  H100 ........  ib:ib-a@200
-            gpu-04  H100 ........  ib:ib-a@400x1-down
+            gpu-01  H100 ....|....  ib:ib-a
+            gpu-02  H100 ....|.?..  ib:ib-a
+            gpu-03  H100 ....|x...  ib:ib-a
         """
         assert headline(drawing, reference()) == (
-            "2 machines with 8 free H100s and a port of at least 400 Gb/s on one fabric are needed;"
-            " fabric ib-a has 1 (gpu-01)."
+            "2 machines with 8 free H100s on one fabric are needed; fabric ib-a has 1 (gpu-01)."
         )
-        assert reasons(drawing, reference()) == {
-            "gpu-01": "8 of 8 GPUs free",
-            "gpu-02": "8 ports on ib-a at 200 Gb/s, 400 needed; 8 of 8 GPUs free",
-            "gpu-03": "8 ports on ib-a at 200 Gb/s, 400 needed; 8 of 8 GPUs free",
-            "gpu-04": "mlx5_0 down; before that 400 Gb/s; 8 of 8 GPUs free",
-        }
-        assert where(placed(drawing, reference(min_gbps=200))) == ["gpu-01", "gpu-02"]
-
-    def test_keep_within_fabric_with_too_few_free_machines_says_that_no_fabric_has_room(self):
-        drawing = """
-            gpu-01  H100 ........  ib:ib-a
-            gpu-02  H100 ....####  ib:ib-a
-            gpu-03  H100 .....?..  ib:ib-a
-            gpu-04  H100 ........  ib:ib-a  state=ready,cordoned
-            gpu-09  H100 ########  ib:ib-b
-            gpu-21  A100 ........  ib:ib-b
-        """
-        assert words.worker_reason(refused(drawing, reference()).as_data()) == (
-            "No fabric has room: 2 machines with 8 free H100s on one fabric are needed;"
-            " fabric ib-a has 1 (gpu-01), ib-b has 0."
+        assert reasons(drawing, reference())["gpu-03"] == (
+            "7 of 8 GPUs are sound, 8 needed; GPU 4 is faulty; 7 of 8 GPUs free"
         )
-        assert list(reasons(drawing, reference(), holders=["eval-3", "llm-7"]).items()) == [
-            ("gpu-01", "8 of 8 GPUs free"),
-            ("gpu-04", "Cordoned; 8 of 8 GPUs free"),
-            ("gpu-03", "7 of 8 free GPUs are healthy, 8 needed; GPU 5 is suspect"),
-            ("gpu-02", "4 of 8 GPUs free, 8 needed; 4 held by eval-3, llm-7"),
-            ("gpu-09", "0 of 8 GPUs free, 8 needed; 8 held by eval-3, llm-7"),
-            ("gpu-21", "A100; H100 is asked"),
-        ]
 
-    def test_dropping_the_rule_places_it(self):
-        request = reference(keep_within=None, interconnect="any")
-        assert words.verdict_words(placed(self.NO_FABRIC_FREE, request).verdict.code) == "Ethernet"
+    def test_a_count_that_does_not_divide_is_never_placed(self):
+        assert headline(TWO_RACKS, reference(gpus=15)) == ("15 GPUs can't be split evenly over 2 machines.")
 
-
-class TestNeverPossible:
-    def test_the_largest_rack_is_too_small_even_when_empty(self):
-        drawing = "\n".join(
-            f"gpu-{number:02d}  H100 ...#####  ib:ib-a  rack=r{1 + number // 4}" for number in range(20)
-        )
-        ever = never(snapshot_of(drawing), reference(gpus=64, machines=8, keep_within="rack"))
-        assert words.headline(ever.as_data()) == (
-            "8 machines with 8 H100s in one rack are needed; the largest rack (r1 on ib-a) has 4,"
-            " even when all are free."
-        )
-        assert [(change.field, change.would_fit) for change in ever.changes] == [
-            ("machines", {"machines": 4, "gpus": 32}),
-            ("topology.keep_within", "fabric"),
-        ]
-
-    def test_a_busy_broken_cordoned_cluster_is_no_reason(self):
-        drawing = """
-            gpu-01  H100 ####xx??  ib:ib-a@400x1-down  state=ready,cordoned
-            gpu-02  H100 ........  ib:ib-a             state=unreachable
-        """
-        assert isinstance(place(snapshot_of(drawing), reference()), Refusal)
-        assert isinstance(possible_ever(snapshot_of(drawing), reference()), Placement)
+    def test_a_third_machine_does_not_change_the_split(self):
+        drawing = TWO_RACKS + "    gpu-03  H100 ....|....  ib:ib-a  rack=r3"
+        assert gpus(placed(drawing, reference())) == {"gpu-01": tuple(range(8)), "gpu-02": tuple(range(8))}
 
     @pytest.mark.parametrize(
-        ("changes", "field", "would_fit"),
+        ("amounts", "cores", "memory"),
         [
-            ({"models": frozenset({"B200"})}, "gpu_requests.models", ["H100"]),
-            ({"min_memory_bytes": 100 * GIB}, "gpu_requests.min_memory_bytes", 80 * GIB),
-            ({"min_gbps": 800}, "network.min_gbps", 400),
-            ({"cpu_millicores_per_gpu": 20_000}, "per_gpu.cpu_millicores", 16_000),
-            ({"memory_bytes_per_gpu": 300 * GIB}, "per_gpu.memory_bytes", 256 * GIB),
-            ({"spread": "fabric"}, "topology.spread", None),
-            ({"gpus": 32}, "gpu_requests.count", 16),
+            ({"cpu_millicores_per_gpu": 12_000, "memory_bytes_per_gpu": 100 * GIB}, 96_000, 800 * GIB),
+            ({"cpu_millicores": 64_000, "memory_bytes": 512 * GIB}, 64_000, 512 * GIB),
+            ({}, 128_000, 2048 * GIB),  # the GPUs' share of the machine: all of it
         ],
     )
-    def test_the_number_that_would_have_to_change(self, changes, field, would_fit):
-        ever = never(snapshot_of(TWO_RACKS), reference(**changes))
-        assert (field, would_fit) in [(change.field, change.would_fit) for change in ever.changes]
+    def test_either_per_gpu_or_per_worker_or_the_share_of_the_machine(self, amounts, cores, memory):
+        for rank in placed(TWO_RACKS, plain(gpus=16, machines=2, **amounts)).ranks:
+            assert (rank.cpu_millicores, rank.memory_bytes) == (cores, memory)
 
-    def test_policy_is_not_waived(self):
-        request = Request(reference().groups, allowed_pools=frozenset({"a100"}))
-        ever = never(snapshot_of(TWO_RACKS), request)
-        assert words.headline(ever.as_data()) == (
-            "No machine of this cluster may take this run: pool not open to this workspace (2)."
+    def test_half_the_gpus_are_half_of_the_machine(self):
+        (rank,) = placed("gpu-01  H100 ....|....", plain(gpus=4, machines=1)).ranks
+        assert (rank.cpu_millicores, rank.memory_bytes) == (64_000, 1024 * GIB)
+
+    def test_too_little_memory_for_what_each_gpu_brings(self):
+        drawing = """
+            gpu-01  H100 ........  ib:ib-a  mem=799
+            gpu-02  H100 ........  ib:ib-a
+        """
+        assert headline(drawing, reference()) == (
+            "2 machines with 8 free H100s and 800 GiB of memory on one fabric are needed;"
+            " fabric ib-a has 1 (gpu-02)."
         )
+        assert reasons(drawing, reference())["gpu-01"] == (
+            "799 GiB of memory free, 800 GiB needed; 8 of 8 GPUs free"
+        )
+
+    def test_patience_has_a_tighter_rack_to_wait_for_only_while_it_exists(self):
+        """A machine that is cordoned is not waited for; one that is busy is."""
+        drawing = """
+            gpu-01  H100 ........  ib:ib-a  rack=r1
+            gpu-02  H100 ........  ib:ib-a  rack=r1  state=ready,cordoned
+            gpu-03  H100 ........  ib:ib-a  rack=r2
+        """
+        snapshot = snapshot_of(drawing)
+        now, best = (placed_on(one, reference()) for one in (snapshot, snapshot.emptied(repaired=False)))
+        assert where(now) == where(best) == ["gpu-01", "gpu-03"]
+        assert not best.network < now.network
+
+    def test_fabrics_are_known_by_name_whatever_the_machines_are_called(self):
+        drawing = """
+            a-01  H100 ........  ib:ib-b
+            a-02  H100 ........  ib:ib-a
+            b-01  H100 ........  ib:ib-b
+        """
+        answer = placed(drawing, reference())
+        assert where(answer) == ["a-01", "b-01"]
+        assert answer.groups[0].fabric == "ib-b"
+
+    def test_a_gang_waits_as_a_whole_until_its_last_machine_is_free(self):
+        snapshot = snapshot_of(TWO_RACKS)
+        other = placed_on(snapshot, plain(gpus=1, machines=1))
+        assert where(other) == ["gpu-01"]
+        answer = refused_on(snapshot.take(other), reference())
+        assert words.headline(answer.as_data()) == (
+            "2 machines with 8 free H100s on one fabric are needed; fabric ib-a has 1 (gpu-02)."
+        )
+        assert isinstance(place(snapshot.take(other).give_back(other), reference()), Placement)

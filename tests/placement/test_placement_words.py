@@ -2,7 +2,7 @@
 
 import pytest
 
-from placement import Cause, GroupRequest, Request, Rule, Verdict, place, words
+from placement import Cause, GroupRequest, Request, Rule, Verdict, place, words, words_machine
 from placement.phrases import and_list, cores, gib, gpu_names, models, plural, shortened
 from tests.placement.asking import placed, plain, refused, snapshot_of
 
@@ -14,7 +14,7 @@ def test_every_rule_has_a_heading():
 
 
 def test_every_rule_has_exactly_one_sentence():
-    tables = [words._FIXED, words._COUNTED, words._COMPARED]
+    tables = [words_machine._FIXED, words_machine._COUNTED, words_machine._COMPARED]
     codes = [code for table in tables for code in table]
     assert sorted(codes) == sorted(rule.code for rule in Rule)
 

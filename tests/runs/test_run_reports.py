@@ -9,8 +9,8 @@ from machines.models import Machine
 from runs.models import Allocation, Assignment, WorkerEvent
 from runs.reasons import word
 from runs.reports import assignments_sweep_lost
-from tests.support.gangs import CRASH, SUCCESS, ended, note, report, tell
-from wire.agent_messages import Exit
+from tests.support.gangs import CRASH, INVENTORY, SUCCESS, ended, note, report, tell
+from wire.agent_messages import FEATURES, Exit
 
 pytestmark = pytest.mark.django_db
 RISING = ["preparing", "ready", "running", "stopping"]
@@ -152,6 +152,92 @@ def test_a_report_of_an_unknown_assignment_is_ignored(gang):
     tell(member.machine, stranger, nonsense)
 
     assert state(member) == "Placed"
+
+
+def test_what_a_worker_that_runs_is_doing_stands_beside_its_state(running):
+    member = running.members[0]
+    unready = "Not ready: readiness probe failed 3 times: port 8080: connection refused"
+    tell(member.machine, report(member, "running", detail=unready))
+    member.worker.refresh_from_db()
+    assert word(member.worker.reason) == f"Running on gpu-01. {unready}"
+
+    before = story(member)
+    tell(member.machine, report(member, "running", detail="Ready"))
+    member.worker.refresh_from_db()
+    assert word(member.worker.reason) == "Running on gpu-01. Ready"
+    assert story(member) == before, "the history has the agent's notes for that"
+
+
+@pytest.mark.parametrize(
+    ("exit_", "sentence"),
+    [
+        (
+            Exit(kind="probe_failed", code=143, message="liveness probe failed 3 times: exit 1: no answer"),
+            "Ended on gpu-01: liveness probe failed 3 times: exit 1: no answer",
+        ),
+        (
+            Exit(kind="hung", signal=9, message="hung: no log line for 10 min while its GPUs were idle"),
+            "Ended on gpu-01: hung: no log line for 10 min while its GPUs were idle",
+        ),
+        (
+            Exit(kind="exited", code=1, cause="ValueError: batch size must be positive", cause_at=4711),
+            "Ended on gpu-01: code 1; likely cause: “ValueError: batch size must be positive”",
+        ),
+    ],
+)
+def test_why_a_worker_failed_is_quoted(running, exit_, sentence):
+    member = running.members[0]
+    tell(member.machine, ended(member, exit_))
+
+    assert state(member) == "Failed"
+    assert story(member)[-1] == sentence
+
+
+@pytest.mark.parametrize("kind", ["probe_failed", "hung"])
+def test_a_probe_that_fails_follows_on_failure(running, kind):
+    """As any other failure does: the run's document says RestartJob."""
+    running.end(0, Exit(kind=kind, code=1, message="it failed"))
+    running.advance()
+    running.end(1, Exit(kind="stopped", signal=15))
+
+    assert running.advance() == (
+        "Pending",
+        "Attempt 1 failed (ddp-resnet50-0 on gpu-01: it failed). Attempt 2 is queued in 10 s.",
+    )
+
+
+PARTS = {"probes": {"liveness": {"tcp": 8080}}, "warn_signal_seconds": 60, "hang_after_seconds": 600}
+
+
+def test_an_agent_too_old_for_a_part_of_the_run_is_not_started_with_it(gang, machines):
+    """It would pass over the part in silence."""
+    for member in gang.members:
+        member.launch = {**member.launch, **PARTS}
+        member.save()
+    gang.all_say("ready")
+
+    assert gang.worker_states() == ["Failed", "Failed"]
+    assert gang.advance() == ("Stopping", "0 of 2 workers ended")
+    assert gang.phases() == ["stop", "stop"], "it is never told to start"
+    gang.all_end(Exit(kind="stopped"))
+    why = (
+        "The agent of gpu-01 is too old for hang detection, probes and a warning before the time limit. "
+        "Update it there, or leave them out."
+    )
+    assert gang.advance() == (
+        "Pending",
+        f"Attempt 1 never ran; back in the queue. ddp-resnet50-0 on gpu-01: {why}",
+    )
+
+
+def test_an_agent_that_knows_all_parts_is(gang):
+    member = gang.members[0]
+    member.launch = {**member.launch, **PARTS}
+    member.save()
+    able = INVENTORY.model_copy(update={"features": tuple(FEATURES)})
+    tell(member.machine, report(member, "ready"), inventory=able)
+
+    assert state(member) == "Ready"
 
 
 # --- Lost --------------------------------------------------------------------------------------------

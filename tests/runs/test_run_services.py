@@ -62,7 +62,7 @@ def test_the_reference_s_document_is_queued_with_its_workers(house, bea):
         (0, "ddp-resnet50-0", "Pending"),
         (1, "ddp-resnet50-1", "Pending"),
     ]
-    assert run_reason(run) == "Queued; the next pass is due within seconds"
+    assert run_reason(run) == "This cluster has no machines.", "never possible is told at once"
     audit = AuditEvent.objects.get()
     assert (audit.actor, audit.action, audit.target) == ("bea", "run.submit", "ddp-resnet50")
 
@@ -91,16 +91,16 @@ def test_all_errors_come_at_once_and_nothing_is_stored(house):
 
 def test_what_this_console_refuses_comes_at_once_too(house):
     document = factories.document_make(cluster="elsewhere", priority=101)
-    document["spec"]["task_template"]["hang_after_seconds"] = 600
+    document["spec"]["task_template"]["registry_credential"] = "hub"
     with pytest.raises(Invalid) as refused:
         submit(house, document)
 
     assert [(error.path, error.code) for error in refused.value.errors] == [
-        ("spec.task_template.hang_after_seconds", "not_available"),
         ("spec.cluster", "unknown_cluster"),
+        ("spec.task_template.registry_credential", "unknown_credential"),
         ("spec.priority", "priority_too_high"),
     ]
-    assert refused.value.errors[1].message == "There is no cluster `elsewhere` here; there is: main."
+    assert refused.value.errors[0].message == "There is no cluster `elsewhere` here; there is: main."
     assert stored() == (0, 0, 0, 0)
 
 

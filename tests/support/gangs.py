@@ -37,11 +37,17 @@ def ended(assignment: Assignment, exit_: Exit, *, gone: bool = True, **fields: A
     return report(assignment, "ended", ended_at=now, exit=exit_, gone=gone, **{**times, **fields})
 
 
-def tell(machine: Machine, *reports: AssignmentReport, applied: int | None = None, skew: float = 0) -> None:
+def tell(
+    machine: Machine,
+    *reports: AssignmentReport,
+    applied: int | None = None,
+    skew: float = 0,
+    inventory: Inventory = INVENTORY,
+) -> None:
     """As its agent reports; `applied` None: what is not reported says nothing."""
     reports_apply(
         machine_id=machine.id,
-        observed=Observed(inventory=INVENTORY, assignments=reports),
+        observed=Observed(inventory=inventory, assignments=reports),
         applied_revision=applied,
         skew=timedelta(seconds=skew),
     )

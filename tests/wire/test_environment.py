@@ -47,6 +47,20 @@ def reference_worker(rank: int) -> WorkerFacts:
     )
 
 
+def worker_alone(index: int, **env: str) -> WorkerFacts:
+    """One of two workers that start on their own."""
+    machine = ("gpu-01", "gpu-02")[index]
+    return replace(
+        reference_worker(index),
+        hostnames=(machine,),
+        leader_address=("10.20.0.11", "10.20.0.12")[index],
+        leader_worker=f"ddp-resnet50-{index}",
+        network="one_machine",
+        user_env=env,
+        alone=True,
+    )
+
+
 EVERY_WORKER = {
     "WORLD_SIZE": "2",
     "MASTER_ADDR": "10.20.0.11",
@@ -240,7 +254,48 @@ def test_shared_memory_is_half_within_bounds(memory, shm):
 
 
 def test_imex_is_for_one_nvlink_domain_over_several_machines():
-    assert needs_imex("nvlink_domain", 2)
-    assert not needs_imex("nvlink_domain", 1)
-    assert not needs_imex("one_machine", 1)
-    assert not needs_imex("ib_fabric", 2)
+    assert needs_imex("nvlink_domain", None, 2)
+    assert needs_imex("nvlink_domain", "nvlink_domain", 2)
+    assert needs_imex("ib_rack", "nvlink_domain", 2)
+    assert not needs_imex("nvlink_domain", None, 1)
+    assert not needs_imex("one_machine", "nvlink_domain", 1)
+    assert not needs_imex("ib_fabric", "fabric", 2)
+
+
+def test_a_worker_that_starts_on_its_own_knows_its_part_and_meets_nobody():
+    env = worker_environment(worker_alone(1))
+    part = {"RANK": "1", "WORLD_SIZE": "2", "ASTRAEUS_REPLICA_INDEX": "1", "ASTRAEUS_WORLD_SIZE": "2"}
+    meets = {
+        "MASTER_ADDR": "10.20.0.12",
+        "PET_NNODES": "1",
+        "PET_NODE_RANK": "0",
+        "PET_MASTER_ADDR": "10.20.0.12",
+    }
+    slurm = {
+        "SLURM_PROCID": "0",
+        "SLURM_NODEID": "0",
+        "SLURM_NNODES": "1",
+        "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_NTASKS": "1",
+        "SLURM_NPROCS": "1",
+        "SLURM_TASKS_PER_NODE": "1",
+        "SLURM_JOB_NODELIST": "gpu-02",
+        "SLURM_NODELIST": "gpu-02",
+        "SLURMD_NODENAME": "gpu-02",
+        "SLURM_LAUNCH_NODE_IPADDR": "10.20.0.12",
+    }
+    wanted = part | meets | slurm
+    assert {name: env[name] for name in wanted} == wanted
+    in_a_gang = worker_environment(replace(reference_worker(1), user_env={}))
+    assert env.keys() == in_a_gang.keys(), "the set is whole"
+
+
+def test_what_torchrun_reads_follows_no_index_of_a_worker_that_starts_on_its_own():
+    env = worker_environment(worker_alone(1, RANK="7", WORLD_SIZE="9"))
+    assert (env["ASTRAEUS_REPLICA_INDEX"], env["ASTRAEUS_WORLD_SIZE"]) == ("7", "9")
+    assert (env["PET_NODE_RANK"], env["PET_NNODES"]) == ("0", "1")
+
+
+def test_only_a_worker_that_starts_on_its_own_may_be_one_of_several_on_one_machine():
+    with pytest.raises(ValueError, match="rank 1 of 2 workers on 1 machines"):
+        replace(worker_alone(1), alone=False)

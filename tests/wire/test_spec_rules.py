@@ -301,3 +301,28 @@ def test_a_single_worker_may_restart_alone():
     assert found(changed([(f"{R}.machines", 1), (f"{S}.on_failure", "RestartTask")])) == []
     independent = [(f"{R}.machines", 2), (f"{S}.on_failure", "RestartTask"), (f"{S}.start", "Independent")]
     assert found(changed(independent)) == []
+
+
+def test_workers_that_start_on_their_own_are_not_too_many():
+    many = [(f"{R}.gpu_requests.count", 1008), (f"{R}.machines", 1008), (f"{S}.start", "Independent")]
+    assert found(changed(many)) == [
+        (
+            f"{S}.start",
+            "too_many_independent",
+            (
+                "This run can have 1,008 workers; at most 1,000 of one run start on their own. "
+                "Ask for fewer `machines`, or submit several runs."
+            ),
+        )
+    ]
+
+
+@pytest.mark.parametrize(("spread", "refused"), [("machine", False), ("rack", True), ("fabric", True)])
+def test_workers_that_start_on_their_own_are_spread_over_machines_only(spread, refused):
+    apart = [(f"{R}.topology", {"spread": spread}), (f"{R}.network", {}), (f"{S}.start", "Independent")]
+    sentence = (
+        "Workers that start on their own are always on different machines, but in no other way apart. "
+        "Leave out `spread`, or use `start`: `Gang`."
+    )
+    problems = [(f"{R}.topology.spread", "spread_of_independent", sentence)] if refused else []
+    assert found(changed(apart)) == problems

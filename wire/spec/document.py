@@ -47,7 +47,9 @@ class RunSpec(Part):
         title="Start",
         description="`Gang`: all workers are placed together or none, and nobody starts before all are "
         "ready. "
-        "`Independent`: each on its own.",
+        "`Independent`: each on its own, as soon as there is room for it, on a machine without another worker of "
+        "the run; their number is fixed on submission, where it is left open as the fewest that fit the cluster's "
+        "machines.",
     )
     on_failure: OnFailure = Field(
         default="FailJob",
@@ -131,6 +133,17 @@ class RunDocument(Part):
         if self.spec.task_template is None:
             raise ValueError("not a validated document: it has neither task_template nor worker_groups")
         return (Group("", self.spec.task_template),)
+
+    @property
+    def time_limit_seconds(self) -> int | None:
+        """The shortest limit of any group: it ends the run."""
+        limits = [group.template.time_limit_seconds for group in self.groups()]
+        return min((limit for limit in limits if limit), default=None)
+
+    @property
+    def stop_grace_seconds(self) -> int:
+        """The longest grace of any group."""
+        return max(group.template.stop_grace_seconds for group in self.groups())
 
     def worker_names(self, shapes: Sequence[Shape]) -> tuple[str, ...]:
         """The workers' names in rank order; `shapes` holds one shape for each of `groups()`."""

@@ -12,6 +12,9 @@ from wire.spec.task import MAX_CONFIG_BYTES
 from wire.spec.tree import Problem
 from wire.spec.view import Node, Rule, Unknown, apply
 
+MAX_INDEPENDENT: Final = 1_000
+"""Workers of one run that start on their own."""
+
 
 def broken_rules(data: Any, broken: frozenset[Location]) -> Iterator[Problem]:
     """Findings about everything in `data` that is not broken itself."""
@@ -78,6 +81,34 @@ def _gang_restarts_together(spec: Node) -> Iterator[Problem]:
             "`RestartTask` restarts one worker alone, which a gang of several workers can't do. "
             "Use `RestartJob`, or `start`: `Independent`.",
         )
+
+
+def _few_independent(spec: Node) -> Iterator[Problem]:
+    """Each is a run of its own to the scheduler."""
+    if spec.value("start", "Gang") != "Independent":
+        return
+    workers = sum(_most_workers(template) for template in templates(spec))
+    if workers > MAX_INDEPENDENT:
+        yield Problem(
+            spec.at("start"),
+            "too_many_independent",
+            f"This run can have {workers:,} workers; at most {MAX_INDEPENDENT:,} of one run start on their own. "
+            "Ask for fewer `machines`, or submit several runs.",
+        )
+
+
+def _no_spread_of_independent(spec: Node) -> Iterator[Problem]:
+    if spec.value("start", "Gang") != "Independent":
+        return
+    for template in templates(spec):
+        topology = template.node("requested_resources").node("topology")
+        if topology.value("spread") in {"rack", "fabric"}:
+            yield Problem(
+                topology.at("spread"),
+                "spread_of_independent",
+                "Workers that start on their own are always on different machines, but in no other way apart. "
+                "Leave out `spread`, or use `start`: `Gang`.",
+            )
 
 
 def _most_workers(template: Node) -> int:
@@ -233,6 +264,8 @@ _SPEC_RULES: Final[tuple[Rule, ...]] = (
     _one_way_of_templates,
     _different_group_names,
     _gang_restarts_together,
+    _few_independent,
+    _no_spread_of_independent,
     _small_configs,
 )
 _TEMPLATE_RULES: Final[tuple[Rule, ...]] = (

@@ -10,9 +10,10 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 def run_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a submitted document. The rules between fields are not in it."""
-    schema: dict[str, Any] = _tidied(RunDocument.model_json_schema(mode="validation"))
+    schema: dict[str, Any] = tidied(RunDocument.model_json_schema(mode="validation"))
     _add_words(schema)
-    return {"$schema": DIALECT, **schema, "title": "Astraeus run"}
+    about = {"title": "Astraeus run", "description": "A run: what it is called, what is run, and how."}
+    return {"$schema": DIALECT, **schema, **about}
 
 
 def _add_words(schema: dict[str, Any]) -> None:
@@ -23,12 +24,12 @@ def _add_words(schema: dict[str, Any]) -> None:
             properties[name] |= {"title": field.title, "description": field.description}
 
 
-def _tidied(node: Any) -> Any:
+def tidied(node: Any) -> Any:
     if isinstance(node, list):
-        return [_tidied(item) for item in node]
+        return [tidied(item) for item in node]
     if not isinstance(node, dict):
         return node
-    kept = {key: _tidied(value) for key, value in node.items() if not (key == "default" and value is None)}
+    kept = {key: tidied(value) for key, value in node.items() if not (key == "default" and value is None)}
     if "patternProperties" in kept:
         # Without it every key that misses the pattern would pass.
         kept["additionalProperties"] = False

@@ -1,0 +1,117 @@
+"""Small bodies that requests bring. The run document is wire/spec's."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from console.api.bodies import Body
+from wire.names import MAX_LABELS, check_line, has_control_characters
+from wire.spec.base import LabelKey, LabelValue, MachineName, Slug, checked
+
+LONGEST_DRAIN = 30 * 86_400
+
+
+def _plain(text: str) -> str:
+    if has_control_characters(text):
+        raise ValueError(
+            "This has control characters, line breaks or marks that turn text around. Remove them."
+        )
+    return text
+
+
+def _moment(value: Any) -> datetime:
+    """RFC 3339, with its zone."""
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) and "T" in value.upper() else None
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        message = "Write a time with its zone, such as 2026-12-31T12:00:00Z."
+        raise PydanticCustomError("not_a_time", "{sentence}", {"sentence": message})
+    return found
+
+
+Reason = Annotated[str, Field(max_length=200), checked("bad_text", _plain)]
+Title = Annotated[str, Field(min_length=1, max_length=60), checked("bad_text", check_line)]
+UserName = Annotated[str, Field(min_length=1, max_length=254), checked("bad_text", check_line)]
+Moment = Annotated[
+    datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})
+]
+LabelChanges = Annotated[
+    dict[LabelKey, LabelValue | None],
+    Field(max_length=MAX_LABELS, description="Labels to set; null takes one away. The others stay."),
+]
+WorkspaceRoleName = Literal["viewer", "editor", "admin"]
+OrganizationRoleName = Literal["member", "operator", "owner"]
+
+
+class RunMetadataChange(Body):
+    labels: LabelChanges = Field(default_factory=dict)
+
+
+class RunSpecChange(Body):
+    priority: int | None = Field(default=None, ge=-1000, le=1000, description="Higher goes first.")
+
+
+class RunChange(Body):
+    """Parts of a run that can be changed whatever its state; what is left out stays."""
+
+    metadata: RunMetadataChange = Field(default_factory=RunMetadataChange)
+    spec: RunSpecChange = Field(default_factory=RunSpecChange)
+
+
+class MachineMetadataChange(Body):
+    name: MachineName | None = Field(default=None, description="Another name, while nothing runs there.")
+    labels: LabelChanges = Field(default_factory=dict)
+
+
+class MachineSpecChange(Body):
+    pool: Slug | None = Field(default=None, description="Another pool of the cluster.")
+
+
+class MachineChange(Body):
+    """What is left out stays."""
+
+    metadata: MachineMetadataChange = Field(default_factory=MachineMetadataChange)
+    spec: MachineSpecChange = Field(default_factory=MachineSpecChange)
+
+
+class CordonOrder(Body):
+    reason: Reason = Field(default="", description="Shown wherever the machine is.")
+
+
+class DrainOrder(Body):
+    reason: Reason = Field(default="", description="Shown wherever the machine is.")
+    within_seconds: int = Field(
+        default=0,
+        ge=0,
+        le=LONGEST_DRAIN,
+        description="Workers may go on for so long; then their runs go back to the queue.",
+    )
+
+
+class JoinTokenOrder(Body):
+    pool: Slug = Field(description="The pool that the machine will be in.")
+
+
+class MemberOrder(Body):
+    user: UserName = Field(description="User name or e-mail address of a person of the organization.")
+    role: WorkspaceRoleName
+
+
+class MemberChange(Body):
+    role: WorkspaceRoleName
+
+
+class TokenOrder(Body):
+    name: Title = Field(description="What it is for.")
+    role: WorkspaceRoleName = Field(description="What it may do: not more than its maker.")
+    expires_at: Moment | None = Field(default=None, description="Null: it does not expire.")
+
+
+class OrganizationTokenOrder(Body):
+    name: Title = Field(description="What it is for.")
+    role: OrganizationRoleName = Field(description="What it may do: not more than its maker.")
+    expires_at: Moment | None = Field(default=None, description="Null: it does not expire.")

@@ -1,0 +1,12 @@
+"""`./dev docs`: pages of documentation that are written from the code."""
+
+from console.local.instance import ROOT
+from wire.spec.page import run_document_page
+
+RUN_DOCUMENT = ROOT / "docs" / "run-document.md"
+
+
+def docs() -> int:
+    RUN_DOCUMENT.write_text(run_document_page(), encoding="utf-8")
+    print(f"{RUN_DOCUMENT.relative_to(ROOT)} is written")
+    return 0

@@ -1,0 +1,149 @@
+"""What operators do with a machine, each after a question: cordon, drain, move, rename, revoke, remove.
+
+The question is a page of its own, which the machine's page shows as a dialog where there is JavaScript.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from typing import Any, Concatenate
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from common.errors import Conflict, Invalid
+from console.numbers import number_read
+from console.pages import machine_facts as facts
+from console.pages.errors import page
+from console.pages.machine_page import machine_address
+from console.pages.scope import Scope, cluster_scope
+from machines import operations, services
+from machines.models import Machine, Pool
+from runs.explaining.moments import moment_words
+from tenancy.roles import Permission
+
+DRAIN_TIMES = (
+    (0, "no time"),
+    (15 * 60, "15 minutes"),
+    (60 * 60, "1 hour"),
+    (4 * 60 * 60, "4 hours"),
+    (12 * 60 * 60, "12 hours"),
+    (24 * 60 * 60, "1 day"),
+    (3 * 24 * 60 * 60, "3 days"),
+)
+"""How long what runs on a machine may go on, in seconds and in words."""
+DRAIN_USUAL = 60 * 60
+
+Action = Callable[[HttpRequest, Scope, Machine], str]
+"""Does it and returns what is said then; raises Invalid or Conflict for what the question shows again."""
+View = Callable[Concatenate[HttpRequest, ...], HttpResponse]
+
+
+def _action(
+    name: str, *, shows: Callable[[Scope, Machine], dict[str, Any]] | None = None
+) -> Callable[[Action], View]:
+    """A view that asks on GET and does it on POST. `shows`: what the question shows beside the machine."""
+
+    def decorate(act: Action) -> View:
+        @page
+        @require_http_methods(["GET", "HEAD", "POST"])
+        @wraps(act)
+        def view(request: HttpRequest, organization: str, cluster: str, machine: str) -> HttpResponse:
+            scope = cluster_scope(request, organization, cluster, Permission.OPERATE_MACHINES)
+            found = facts.machine_find(scope, machine)
+            told: dict[str, Any] = {}
+            if request.method == "POST":
+                try:
+                    messages.success(request, act(request, scope, found))
+                except (Invalid, Conflict) as error:
+                    told = {"problem": error.message, "status": error.status}
+                else:
+                    return _back(scope, found)
+            extra = shows(scope, found) if shows else {}
+            context = {"scope": scope, "section": "machines", "machine": found, "action": name}
+            context |= {"back": machine_address(found), "typed": request.POST, **extra, **told}
+            return render(request, "machines/confirm.html", context, status=told.get("status", 200))
+
+        return view
+
+    return decorate
+
+
+def _back(scope: Scope, machine: Machine) -> HttpResponse:
+    """To the machine, under the name that it has now; to the list when it is gone."""
+    now = Machine.objects.select_related("cluster__organization").filter(id=machine.id).first()
+    if now is None:
+        return redirect("machines", scope.organization.slug, machine.cluster.slug)
+    return redirect(machine_address(now))
+
+
+@_action("cordon")
+def machine_cordon(request: HttpRequest, scope: Scope, machine: Machine) -> str:
+    services.machine_cordon(machine=machine, actor=scope.actor, reason=_reason(request))
+    return f"{machine.name} is cordoned: it takes no new work."
+
+
+@_action("uncordon")
+def machine_uncordon(request: HttpRequest, scope: Scope, machine: Machine) -> str:  # noqa: ARG001 - it asks for nothing
+    services.machine_uncordon(machine=machine, actor=scope.actor)
+    return f"{machine.name} takes work again."
+
+
+def _drain_shows(scope: Scope, machine: Machine) -> dict[str, Any]:
+    return {
+        "runs": facts.runs_here(machine, scope),
+        "times": DRAIN_TIMES,
+        "usual": DRAIN_USUAL,
+    }
+
+
+@_action("drain", shows=_drain_shows)
+def machine_drain(request: HttpRequest, scope: Scope, machine: Machine) -> str:
+    seconds = number_read(request.POST.get("within", ""), DRAIN_TIMES[-1][0])
+    if seconds is None:
+        raise Invalid("within", "Choose how long what runs there may go on.")
+    until = operations.machine_drain(
+        machine=machine, actor=scope.actor, within=timedelta(seconds=seconds), reason=_reason(request)
+    )
+    now = until - timedelta(seconds=seconds)
+    when = f"what still runs there at {moment_words(until, now)}" if seconds else "what runs there"
+    return f"{machine.name} drains: it takes no new work, and {when} goes back to the queue."
+
+
+def _pools(_: Scope, machine: Machine) -> dict[str, Any]:
+    return {"pools": list(Pool.objects.filter(cluster=machine.cluster_id).order_by("slug"))}
+
+
+@_action("move", shows=_pools)
+def machine_move(request: HttpRequest, scope: Scope, machine: Machine) -> str:
+    pool = request.POST.get("pool", "")
+    operations.machine_move(machine=machine, pool=pool, actor=scope.actor)
+    return f"{machine.name} is in pool {pool}."
+
+
+@_action("rename")
+def machine_rename(request: HttpRequest, scope: Scope, machine: Machine) -> str:
+    name = request.POST.get("name", "").strip()
+    operations.machine_rename(machine=machine, name=name, actor=scope.actor)
+    return f"{machine.name} is named {name} now."
+
+
+@_action("revoke")
+def machine_revoke(request: HttpRequest, scope: Scope, machine: Machine) -> str:  # noqa: ARG001 - it asks for nothing
+    if not operations.machine_sign_out(machine=machine, actor=scope.actor):
+        return f"{machine.name} had no credential that could be revoked."
+    return f"The credential of {machine.name} is revoked: its agent is refused until the machine joins again."
+
+
+@_action("remove")
+def machine_remove(request: HttpRequest, scope: Scope, machine: Machine) -> str:
+    if request.POST.get("name", "").strip() != machine.name:
+        raise Invalid("name", f"That is not the name. Type {machine.name}.")
+    operations.machine_remove(machine=machine, actor=scope.actor)
+    return f"{machine.name} is removed."
+
+
+def _reason(request: HttpRequest) -> str:
+    return request.POST.get("reason", "").strip()[:200]

@@ -1,0 +1,201 @@
+"""The topology map: the same filtered machines as the list, drawn where they stand."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_safe
+
+from console.pages.errors import page
+from console.pages.machine_filters import NOT_KNOWN, Filters, choices_of
+from console.pages.machine_svg import Grid, grid_of, patterns, rack_bar, rack_svg
+from console.pages.machine_tiles import (
+    FAULTY,
+    FREE,
+    FREE_SUSPECT,
+    HELD,
+    HELD_OTHERS,
+    HELD_SUSPECT,
+    Fabric,
+    Rack,
+    Tile,
+    fabrics_of,
+)
+from console.pages.scope import Scope, cluster_scope
+from machines.models import Machine
+from machines.states import MachineState
+from placement.arrays import Longs
+from runs.models import Allocation
+from runs.scheduling.snapshot import cluster_snapshot
+
+MOST_TILES = 2000
+"""Of a larger cluster a rack is one bar, which opens."""
+MOST_NAMES = 60
+"""Machines that are shown with their names; more would be unreadable."""
+
+GPU_KINDS = {
+    "free": ("Free", frozenset({FREE, FREE_SUSPECT})),
+    "held": ("Held", frozenset({HELD, HELD_OTHERS, HELD_SUSPECT})),
+    "suspect": ("Suspect", frozenset({HELD_SUSPECT, FREE_SUSPECT})),
+    "faulty": ("Faulty", frozenset({FAULTY})),
+}
+"""Of the legend; pressing one shows only machines with such GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegendEntry:
+    name: str
+    word: str
+    count: int
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RackShown:
+    rack: Rack
+    drawing: SafeString
+    opens: str
+    """The query that shows this rack alone; empty where it is alone already."""
+
+
+@dataclass(frozen=True, slots=True)
+class FabricShown:
+    fabric: Fabric
+    racks: list[RackShown]
+
+
+@page
+@require_safe
+def machine_map(request: HttpRequest, organization: str, cluster: str) -> HttpResponse:
+    scope = cluster_scope(request, organization, cluster)
+    assert scope.cluster is not None  # noqa: S101 - for mypy: cluster_scope sets it
+    filters = Filters.of(request.GET)
+    show = request.GET.get("show", "")
+    by_holder = request.GET.get("by") == "holder"
+    fabrics = _fabrics(scope, filters, by_holder=by_holder)
+    tiles = [tile for fabric in fabrics for tile in fabric.tiles]
+    context = {
+        "scope": scope,
+        "section": "machines",
+        "view": "map",
+        "filters": filters,
+        "choices": choices_of(scope.cluster),
+        "not_known": NOT_KNOWN,
+        "kept": [(name, request.GET[name]) for name in ("show", "by") if request.GET.get(name)],
+        "show": show,
+        "by_holder": by_holder,
+        "gpus": _gpu_legend(tiles, show),
+        "states": _state_legend(tiles, filters),
+        **_drawn(scope, filters, fabrics, tiles, show),
+    }
+    return render(request, "machines/map.html", context)
+
+
+def _fabrics(scope: Scope, filters: Filters, *, by_holder: bool) -> list[Fabric]:
+    """A filter of the place decides what is drawn; the others, what is dimmed."""
+    machines = Machine.objects.filter(cluster=scope.cluster)
+    hits = _ids(filters.apply(machines).values_list("id", flat=True))
+    place = filters.place
+    shown = hits if place == filters else _ids(place.apply(machines).values_list("id", flat=True))
+    assert scope.cluster is not None  # noqa: S101 - for mypy
+    snapshot = cluster_snapshot(scope.cluster).snapshot
+    mine = _held_by_mine(scope) if by_holder else None
+    return fabrics_of(snapshot, shown, hits, mine=mine, ordered=bool(filters.rack))
+
+
+def _ids(values: Iterable[int]) -> Longs:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _held_by_mine(scope: Scope) -> Longs:
+    """GPUs that are held by runs which the reader may see."""
+    held = Allocation.objects.filter(
+        machine__cluster=scope.cluster,
+        released_at=None,
+        gpu__isnull=False,
+        assignment__attempt__run__workspace__in=scope.workspaces,
+    )
+    return _ids(gpu for gpu in held.values_list("gpu_id", flat=True) if gpu is not None)
+
+
+def _drawn(
+    scope: Scope, filters: Filters, fabrics: list[Fabric], tiles: list[Tile], show: str
+) -> dict[str, Any]:
+    wanted = GPU_KINDS[show][1] if show in GPU_KINDS else None
+    fabrics = _dimmed(fabrics, wanted) if wanted else fabrics
+    grid = grid_of(tiles, names=len(tiles) <= MOST_NAMES)
+    bars = len(tiles) > MOST_TILES
+    matches = sum(tile.hit for fabric in fabrics for tile in fabric.tiles)
+    return {
+        "fabrics": [
+            FabricShown(fabric, _racks(scope, filters, fabric, grid, bars=bars)) for fabric in fabrics
+        ],
+        "patterns": "" if bars else patterns(tiles, grid),
+        "bars": bars,
+        "names_hidden": not grid.names and not bars,
+        "machines": len(tiles),
+        "narrowed": bool(wanted) or filters != filters.place,
+        "matches": matches,
+    }
+
+
+def _dimmed(fabrics: list[Fabric], wanted: frozenset[int]) -> list[Fabric]:
+    """Only machines with such GPUs pass."""
+    return [
+        Fabric(
+            fabric.name,
+            fabric.roce,
+            tuple(
+                Rack(rack.name, tuple(_passing(tile, wanted) for tile in rack.tiles)) for rack in fabric.racks
+            ),
+        )
+        for fabric in fabrics
+    ]
+
+
+def _passing(tile: Tile, wanted: frozenset[int]) -> Tile:
+    return replace(tile, hit=tile.hit and not wanted.isdisjoint(tile.cells))
+
+
+def _racks(scope: Scope, filters: Filters, fabric: Fabric, grid: Grid, *, bars: bool) -> list[RackShown]:
+    machines = reverse("machines", args=(scope.organization.slug, scope.cluster_slug))
+
+    def address(name: str) -> str:
+        return f"{machines}/{name}"
+
+    return [
+        RackShown(
+            rack,
+            rack_bar(rack) if bars else rack_svg(rack, grid, address),
+            "" if filters.rack else _opens(fabric, rack),
+        )
+        for rack in fabric.racks
+    ]
+
+
+def _opens(fabric: Fabric, rack: Rack) -> str:
+    within = "" if fabric.roce else fabric.name
+    return Filters(fabric=within, rack=rack.name or NOT_KNOWN).query
+
+
+def _gpu_legend(tiles: list[Tile], show: str) -> list[LegendEntry]:
+    counts = Counter(code for tile in tiles for code in tile.cells)
+    return [
+        LegendEntry(name, word, sum(counts[code] for code in codes), name == show)
+        for name, (word, codes) in GPU_KINDS.items()
+    ]
+
+
+def _state_legend(tiles: list[Tile], filters: Filters) -> list[LegendEntry]:
+    counts = Counter(tile.state for tile in tiles)
+    return [
+        LegendEntry(state.value, state.label, counts[state.value], state.value == filters.state)
+        for state in reversed(MachineState)
+        if counts[state.value]
+    ]

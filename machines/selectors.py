@@ -1,0 +1,45 @@
+"""Machines by what one sees of them."""
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from machines.models import Gpu, Machine, MachineLabel, RdmaPort
+from machines.states import FABRIC_LABEL, LinkLayer, MachineState
+
+_LOST = Q(unreachable_at__isnull=False) | Q(last_seen_at=None)
+STATES: dict[MachineState, Q] = {
+    MachineState.QUARANTINED: Q(quarantined_at__isnull=False),
+    MachineState.UNREACHABLE: Q(quarantined_at=None) & _LOST,
+    MachineState.DRAINING: Q(quarantined_at=None, draining_at__isnull=False) & ~_LOST,
+    MachineState.CORDONED: Q(quarantined_at=None, draining_at=None, cordoned_at__isnull=False) & ~_LOST,
+    MachineState.READY: Q(quarantined_at=None, draining_at=None, cordoned_at=None) & ~_LOST,
+}
+"""Each state of `Machine.state` as a condition of the database."""
+
+
+def machines_labelled(machines: QuerySet[Machine], key: str, value: str) -> QuerySet[Machine]:
+    """Those whose label `key` has this value; one that a person set hides one that was found."""
+    here = MachineLabel.objects.filter(machine=OuterRef("pk"), key=key)
+    said = here.filter(found=False)
+    reported = Exists(here.filter(found=True, value=value)) & ~Exists(said)
+    return machines.filter(Exists(said.filter(value=value)) | reported)
+
+
+def machines_unlabelled(machines: QuerySet[Machine], key: str) -> QuerySet[Machine]:
+    """Those without a value for the label `key`: nobody set one, or it was emptied, and none was found."""
+    here = MachineLabel.objects.filter(machine=OuterRef("pk"), key=key)
+    said = here.filter(found=False)
+    found = Exists(here.filter(found=True).exclude(value="")) & ~Exists(said)
+    return machines.exclude(Exists(said.exclude(value="")) | found)
+
+
+def machines_on_fabric(machines: QuerySet[Machine], name: str) -> QuerySet[Machine]:
+    """Those with an InfiniBand port on the fabric; a label names the fabric of all such ports of its machine."""
+    ports = RdmaPort.objects.filter(machine=OuterRef("pk"), link_layer=LinkLayer.INFINIBAND)
+    labelled = machines_labelled(machines, FABRIC_LABEL, name).values("pk")
+    bare = machines_unlabelled(machines, FABRIC_LABEL).filter(Exists(ports.filter(fabric__name=name)))
+    return machines.filter(Q(pk__in=labelled) | Q(pk__in=bare.values("pk")))
+
+
+def machines_with_model(machines: QuerySet[Machine], model: str) -> QuerySet[Machine]:
+    """Those with at least one GPU of this model."""
+    return machines.filter(Exists(Gpu.objects.filter(machine=OuterRef("pk"), present=True, model=model)))

@@ -1,0 +1,81 @@
+"""What runs hold: plain values from the caller, and where that is in the arrays of a snapshot."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, repeat
+from operator import attrgetter
+
+import numpy as np
+
+from placement.arrays import UNKNOWN, Longs
+from placement.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What one worker holds on one machine. `gpus` are indices on the machine."""
+
+    machine: str
+    gpus: tuple[int, ...]
+    cpu_millicores: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a run holds: all of it ends together."""
+
+    key: int
+    """The caller's; handed back in answers."""
+    holds: tuple[Hold, ...]
+    ends_at: float | None
+    """Epoch seconds, at the latest; None: it has no time limit."""
+
+
+_MACHINE, _GPUS = attrgetter("machine"), attrgetter("gpus")
+_CPU, _MEMORY = attrgetter("cpu_millicores"), attrgetter("memory_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Holds in the index space of a topology; machines and GPUs that the cluster lacks are left out."""
+
+    hold: Longs
+    """Per known machine's hold: its place among the holds given; the next three are in the same order."""
+    row: Longs
+    cpu: Longs
+    memory: Longs
+    gpu_hold: Longs
+    """Per known GPU: the place of its hold among the holds given; the next two are in the same order."""
+    gpu_row: Longs
+    gpu_slot: Longs
+
+
+def locate(topology: Topology, holds: Iterable[Hold]) -> Located:
+    """Where these holds are."""
+    every = list(holds)
+    count, gpus = len(every), list(map(_GPUS, every))
+    rows = np.fromiter(map(topology.row_of.get, map(_MACHINE, every), repeat(UNKNOWN)), np.int64, count)
+    known = np.flatnonzero(rows != UNKNOWN)
+    owner = np.repeat(np.arange(count), np.fromiter(map(len, gpus), np.int64, count))
+    row, index = rows[owner], np.fromiter(chain.from_iterable(gpus), np.int64, owner.size)
+    slot = _slots(topology, row, index)
+    there = slot != UNKNOWN
+    return Located(
+        hold=known,
+        row=rows[known],
+        cpu=np.fromiter(map(_CPU, every), np.int64, count)[known],
+        memory=np.fromiter(map(_MEMORY, every), np.int64, count)[known],
+        gpu_hold=owner[there],
+        gpu_row=row[there],
+        gpu_slot=slot[there],
+    )
+
+
+def _slots(topology: Topology, rows: Longs, index: Longs) -> Longs:
+    """Per GPU its slot, UNKNOWN where there is no such machine or GPU."""
+    slot_of = topology.slot_of
+    there = (rows != UNKNOWN) & (index >= 0) & (index < slot_of.shape[1])
+    slots = np.full(index.size, UNKNOWN, dtype=np.int64)
+    slots[there] = slot_of[rows[there], index[there]]
+    return slots

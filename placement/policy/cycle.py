@@ -1,0 +1,251 @@
+"""One pass over the jobs that wait. The order in which a job is judged:
+
+1. **Policy** (`quotas.py`): pools in which the workspace has no room are closed to it.
+2. **Order** (`reserve.py`): machines reserved for those before it are closed, unless it is out of the way in time.
+3. **Fit** (`placement.place`): the engine, on the cluster less what preemptions have freed for others.
+4. **Patience**: a better network that the empty cluster could give is waited for.
+5. When it does not fit: is it policy, order, fit, or never? Only a job that waits for room preempts
+   (`preempt.py`) or, when it is the first of its kind, has machines reserved.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from placement.ever import Impossible, possible_ever
+from placement.holdings import Hold, Holding
+from placement.outcome import Placement, Refusal
+from placement.place import fits, fits_without, place
+from placement.policy.jobs import Decision, Job, Memory, Patient, Placed, Refused, Reserved, Running, Shares
+from placement.policy.order import Order
+from placement.policy.quotas import Ledger
+from placement.policy.reserve import STOPPING_SECONDS, Reservations
+from placement.policy.victims import candidates, stoppable_now
+from placement.preempt import Preemption, preempt
+from placement.request import Request
+from placement.rules import RESERVATION
+from placement.snapshot import Snapshot
+
+MOST_PREEMPTIONS = 32
+"""Jobs per pass for which victims are looked for: each look asks the engine many times."""
+
+
+class Cycle:
+    """The cluster as this pass sees it: what it places or promises is closed to the jobs that come after."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        jobs: Iterable[Job],
+        running: Iterable[Running],
+        shares: Shares,
+        usage: Mapping[int, float],
+        now: float,
+        memory: Memory | None = None,
+    ) -> None:
+        """`usage`: decayed GPU-seconds by workspace."""
+        self._now = now
+        self._jobs = list(jobs)
+        self._snapshot = snapshot
+        self._claims = {job.key: job.claims for job in self._jobs if job.claims}
+        self._open = self._less_claims()
+        self._running = {run.holding.key: run for run in running}
+        self._ledger = Ledger(snapshot, self._running.values(), shares)
+        for job in self._jobs:
+            self._ledger.pledge(job.workspace, job.claims)
+        self._order = Order(usage, _guaranteed(shares))
+        self._reservations = Reservations(now)
+        self._memory = memory or Memory()
+        self._occupied: dict[int, frozenset[str]] = {}
+        """By family: the machines on which this cycle has placed a worker of it."""
+        self._stoppable = [run for run in self._running.values() if stoppable_now(run, now)]
+        self._preemptions_tried = 0
+
+    @property
+    def reserved(self) -> tuple[Reserved, ...]:
+        """The reservations made so far."""
+        return tuple(self._reservations.made)
+
+    def order(self) -> Iterator[Job]:
+        """The jobs, first to be judged first; sorted again after each `took`."""
+        return self._order.run(self._jobs)
+
+    def judge(self, job: Job) -> Decision:
+        """What is to be done about the job now. Nothing changes but reservations, and claims of a preemption."""
+        self._ledger.pledge(job.workspace, self.claims_of(job), back=True)
+        decision = self._judge(job)
+        self._ledger.pledge(job.workspace, self.claims_of(job))
+        return decision
+
+    def _judge(self, job: Job) -> Decision:
+        snapshot = self.seen_by(job)
+        behind = self._reservations.before(job)
+        # What was freed for it stays its own, whoever goes first.
+        reserved = self._reservations.machines_of(behind) - {hold.machine for hold in self.claims_of(job)}
+        asked = replace(self._ledger.closed(job), reserved=reserved, occupied=self._occupied_for(job))
+        request, outcome = self._place(job, snapshot, asked)
+        if isinstance(outcome, Refusal):
+            return replace(self._refused(job, snapshot, request, outcome), behind=behind)
+        patient = self._patient(job, snapshot, request, outcome)
+        return replace(patient or Placed(outcome, request), behind=behind)
+
+    def took(self, job: Job, placement: Placement) -> None:
+        """The job was placed so: what it holds is taken from those that come after."""
+        claimed = self._claims.pop(job.key, ())
+        self._ledger.pledge(job.workspace, claimed, back=True)
+        whole = self._open is self._snapshot  # nothing is claimed, as in most passes
+        self._snapshot = self._snapshot.take(placement)
+        self._open = self._less_claims() if claimed or whole else self._open.take(placement)
+        self._ledger.take(job, placement)
+        self._order.charge(job)
+        if job.family is not None:
+            taken = frozenset(rank.machine_name for rank in placement.ranks)
+            self._occupied[job.family] = self._occupied.get(job.family, frozenset()) | taken
+        ends = None if job.limit_seconds is None else self._now + job.limit_seconds
+        self._running[job.key] = Running(
+            Holding(job.key, placement.holds, ends),
+            job.workspace,
+            job.priority,
+            self._now,
+            job.preemptible,
+        )
+
+    def _occupied_for(self, job: Job) -> frozenset[str]:
+        """Machines that hold a worker of the same run."""
+        if job.family is None:
+            return job.request.occupied
+        return job.request.occupied | self._occupied.get(job.family, frozenset())
+
+    def claims_of(self, job: Job) -> tuple[Hold, ...]:
+        """What preemptions have freed for this job, or are freeing."""
+        return self._claims.get(job.key, ())
+
+    def seen_by(self, job: Job) -> Snapshot:
+        """The cluster, less what preemptions have freed for others."""
+        return self._less_claims(but=job.key) if job.key in self._claims else self._open
+
+    def _less_claims(self, but: int | None = None) -> Snapshot:
+        return self._less(self._snapshot, but)
+
+    def _less(self, snapshot: Snapshot, but: int | None) -> Snapshot:
+        """Without what is claimed for jobs other than this one."""
+        others = [hold for key, holds in self._claims.items() if key != but for hold in holds]
+        return snapshot.held(others) if others else snapshot
+
+    def _place(self, job: Job, snapshot: Snapshot, request: Request) -> tuple[Request, Placement | Refusal]:
+        """Asks the engine until its answer keeps all quotas: a gang over several pools may pass one as a whole only."""
+        while True:
+            outcome = place(snapshot, request)
+            if isinstance(outcome, Refusal):
+                return request, outcome
+            stricter = self._ledger.broken(job, request, outcome)
+            if stricter is None:
+                return request, outcome
+            request = stricter
+
+    def _patient(self, job: Job, snapshot: Snapshot, request: Request, found: Placement) -> Patient | None:
+        since = self._now if job.patient_since is None else job.patient_since
+        until = since + job.patience_seconds
+        if self._now >= until:
+            return None
+        better = place(snapshot.emptied(repaired=False), request)
+        if not isinstance(better, Placement) or better.network >= found.network:
+            return None
+        return Patient(found, better, until, request)
+
+    # --- When it does not fit ---------------------------------------------------------------------------
+
+    def _refused(self, job: Job, snapshot: Snapshot, request: Request, refusal: Refusal) -> Refused:
+        if job.key in self._claims:
+            if self._will_fit(job, request):
+                reserved = self._reserve(job, snapshot, request)
+                return Refused("fit", refusal, request, reserved=reserved, making_room=True)
+            del self._claims[job.key]
+            self._open = self._less_claims()
+        if impossible := self._impossible(job, snapshot):
+            return Refused("never", refusal, request, impossible=impossible)
+        unreserved = replace(request, reserved=frozenset())
+        if request.reserved and fits_without(refusal, RESERVATION, unreserved):
+            return Refused("order", refusal, request)
+        if self._policy_is_why(job, snapshot, request):
+            return Refused("policy", refusal, request)
+        return self._waits_for_room(job, snapshot, request, refusal)
+
+    def _policy_is_why(self, job: Job, snapshot: Snapshot, request: Request) -> bool:
+        """Whether it would fit without quotas, now or (no pool is open at all) ever."""
+        closed = request.over_cap | request.guaranteed_to_others
+        if not closed:
+            return False
+        pools = frozenset(snapshot.topology.pools)
+        if request.allowed_pools is not None:
+            pools &= request.allowed_pools
+        free = replace(job.request, reserved=request.reserved, occupied=request.occupied)
+        return pools <= closed or fits(snapshot, free) or self._never(snapshot, request)
+
+    def _never(self, snapshot: Snapshot, request: Request) -> bool:
+        return not fits(snapshot.emptied(repaired=True), replace(request, reserved=frozenset()))
+
+    def _impossible(self, job: Job, snapshot: Snapshot) -> Impossible | None:
+        known = self._memory.ever.get(job.key)
+        lasting = replace(
+            job.request, occupied=frozenset()
+        )  # where the others of its run are changes all the time
+        if known and known[0] is snapshot.topology and known[1] == lasting:
+            return known[2]
+        answer = possible_ever(snapshot, lasting)
+        impossible = answer if isinstance(answer, Impossible) else None
+        self._memory.ever[job.key] = (snapshot.topology, lasting, impossible)
+        return impossible
+
+    def _waits_for_room(self, job: Job, snapshot: Snapshot, request: Request, refusal: Refusal) -> Refused:
+        preemption = self._preempt(job, snapshot, request)
+        reserved = self._reserve(job, snapshot, request)
+        return Refused("fit", refusal, request, reserved=reserved, preemption=preemption)
+
+    def _will_fit(self, job: Job, request: Request) -> bool:
+        """Whether there is room once all that is being stopped has ended."""
+        leaving = [hold for run in self._running.values() if run.leaving for hold in run.holding.holds]
+        return fits(self._less(self._snapshot.released(leaving), job.key), request)
+
+    def _reserve(self, job: Job, snapshot: Snapshot, request: Request) -> Reserved | None:
+        return self._reservations.make(job, snapshot, request, lambda: self._holdings(job))
+
+    def _holdings(self, job: Job) -> list[Holding]:
+        """What stands in the job's way, claims of others included: these last longer than who is being stopped."""
+        soon = self._now + STOPPING_SECONDS
+        runs = [
+            replace(run.holding, ends_at=soon) if run.leaving else run.holding
+            for run in self._running.values()
+        ]
+        return runs + [Holding(key, holds, None) for key, holds in self._claims.items() if key != job.key]
+
+    def _preempt(self, job: Job, snapshot: Snapshot, request: Request) -> Preemption | None:
+        """Whom to stop, and closes to others what that frees."""
+        if self._preemptions_tried >= MOST_PREEMPTIONS or not self._may_preempt(job):
+            return None
+        stoppable = candidates(job, self._stoppable, self._ledger, self._now)
+        if not stoppable:
+            return None
+        self._preemptions_tried += 1
+        found = preempt(snapshot, request, stoppable)
+        if found is None or self._ledger.broken(job, request, found.placement):
+            return None
+        for key in found.victims:
+            self._ledger.leave(self._running[key])
+            self._running[key] = replace(self._running[key], leaving=True)
+        self._stoppable = [run for run in self._stoppable if run.holding.key not in found.victims]
+        self._claims[job.key] = found.placement.holds
+        self._open = self._less_claims()
+        return found
+
+    def _may_preempt(self, job: Job) -> bool:
+        """Cheap, for the many that may not."""
+        lowest = min((run.priority for run in self._stoppable), default=job.priority)
+        return lowest < job.priority or (bool(self._stoppable) and bool(self._ledger.pools_due(job)))
+
+
+def _guaranteed(shares: Shares) -> dict[int, int]:
+    """GPUs guaranteed to each workspace, over all pools."""
+    total: dict[int, int] = {}
+    for (workspace, _), share in shares.items():
+        total[workspace] = total.get(workspace, 0) + share.guaranteed
+    return total

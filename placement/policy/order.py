@@ -1,0 +1,49 @@
+"""Who goes first: priority → restarted → fair share → submission."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+
+from placement.policy.jobs import Job
+
+CHARGED_SECONDS = 3600.0
+"""What a placement is charged at once at most: a job without a time limit must not push its workspace back for days."""
+
+
+class Order:
+    """Yields jobs one at a time; what is placed meanwhile is charged and changes who is next."""
+
+    def __init__(self, usage: Mapping[int, float], guaranteed: Mapping[int, int]) -> None:
+        """`usage`: decayed GPU-seconds by workspace; `guaranteed`: GPUs guaranteed to it over all pools."""
+        self._usage = dict(usage)
+        self._guaranteed = guaranteed
+
+    def charge(self, job: Job) -> None:
+        seconds = CHARGED_SECONDS if job.limit_seconds is None else min(job.limit_seconds, CHARGED_SECONDS)
+        self._usage[job.workspace] = self._usage.get(job.workspace, 0.0) + job.gpus * seconds
+
+    def share(self, workspace: int) -> float:
+        """What the workspace has used of what it is due; the smaller goes first."""
+        return self._usage.get(workspace, 0.0) / max(1, self._guaranteed.get(workspace, 0))
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        def level(job: Job) -> tuple[int, bool]:
+            return (-job.priority, not job.ahead)
+
+        for (_, waits), equals in groupby(sorted(jobs, key=level), key=level):
+            by_age = sorted(equals, key=_age)
+            yield from self._fairly(by_age) if waits else by_age
+
+    def _fairly(self, jobs: list[Job]) -> Iterator[Job]:
+        queues: dict[int, list[Job]] = {}
+        for job in reversed(jobs):
+            queues.setdefault(job.workspace, []).append(job)
+        while queues:
+            workspace = min(queues, key=lambda each: (self.share(each), *_age(queues[each][-1])))
+            queue = queues[workspace]
+            yield queue.pop()
+            if not queue:
+                del queues[workspace]
+
+
+def _age(job: Job) -> tuple[float, int]:
+    return (job.queued_at, job.key)

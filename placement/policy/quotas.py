@@ -1,0 +1,181 @@
+"""Quotas per workspace and pool: a cap, and a guaranteed share that is lent to preemptible runs only."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from placement.arrays import UNKNOWN
+from placement.facts import MachineState
+from placement.holdings import Hold
+from placement.outcome import Placement
+from placement.policy.jobs import Job, Running, Share, Shares
+from placement.request import GroupRequest, Request
+from placement.snapshot import Snapshot
+from placement.topology import Topology
+
+_OPEN = np.uint8(int(MachineState.READY))
+
+
+class Ledger:
+    """GPUs used by workspace and pool, kept as jobs are placed."""
+
+    def __init__(self, snapshot: Snapshot, running: Iterable[Running], shares: Shares) -> None:
+        self._topology = snapshot.topology
+        self._shares = shares
+        self._pools = frozenset(pool for _, pool in shares)
+        self._used: Counter[tuple[int, str]] = Counter()
+        self._of_run: dict[int, Counter[tuple[int, str]]] = {}
+        self._leaving: Counter[tuple[int, str]] = Counter()
+        """What of it is about to end: to caps it is still used, to guarantees it is free already."""
+        self._free = _free_by_pool(snapshot)
+        for run in running:
+            self._used.update(self._held(run))
+            if run.leaving:
+                self.leave(run)
+
+    def used(self, workspace: int, pool: str) -> int:
+        return self._used[workspace, pool]
+
+    def take(self, job: Job, placement: Placement) -> None:
+        for (workspace, pool), gpus in self._placed(job, placement).items():
+            self._used[workspace, pool] += gpus
+            self._free[pool] = self._free.get(pool, 0) - gpus
+
+    def closed(self, job: Job) -> Request:
+        """The job's request with the pools closed in which not even its smallest worker has room.
+
+        Where its caps leave less room in all its pools together than it needs, these are closed too: it waits for
+        its workspace's own runs, and no machine that ends early would help it.
+        """
+        if not job.gpus or not self._shares:
+            return job.request
+        least = min(_least(group) for group in job.request.groups if group.gpus)
+        room = sum(self._cap_room(job.workspace, pool) for pool in pools_of(job.request, self._topology))
+        return self._close(job, dict.fromkeys(self._pools, least), capped=room < job.gpus)
+
+    def broken(self, job: Job, request: Request, placement: Placement) -> Request | None:
+        """The request, closing also the pools in which this placement would pass a limit; None when it passes none."""
+        if not self._shares:
+            return None
+        taken = {pool: gpus for (_, pool), gpus in self._placed(job, placement).items()}
+        closed = self._close(job, taken)
+        joined = replace(
+            request,
+            over_cap=request.over_cap | closed.over_cap,
+            guaranteed_to_others=request.guaranteed_to_others | closed.guaranteed_to_others,
+        )
+        return None if joined == request else joined
+
+    def pools_due(self, job: Job) -> tuple[str, ...]:
+        """Pools in which the whole job is covered by what is guaranteed to its workspace."""
+        return tuple(
+            pool
+            for (workspace, pool), share in self._shares.items()
+            if workspace == job.workspace and self.used(workspace, pool) + job.gpus <= share.guaranteed
+        )
+
+    def borrowed(self, workspace: int, pool: str) -> int:
+        """GPUs that the workspace uses of the pool beyond what is guaranteed to it."""
+        return self._lasting(workspace, pool) - self._share(workspace, pool).guaranteed
+
+    def gpus_in(self, pool: str, run: Running) -> int:
+        return self._held(run)[run.workspace, pool]
+
+    def leave(self, run: Running) -> None:
+        """The run is being stopped."""
+        for (workspace, pool), gpus in self._held(run).items():
+            self._leaving[workspace, pool] += gpus
+            self._free[pool] = self._free.get(pool, 0) + gpus
+
+    def pledge(self, workspace: int, holds: Iterable[Hold], *, back: bool = False) -> None:
+        """Keeps the room that a preemption was granted with until its job is placed; `back`: gives it back."""
+        for (_, pool), gpus in self._by_pool(workspace, holds).items():
+            kept = -gpus if back else gpus
+            self._used[workspace, pool] += kept
+            self._free[pool] = self._free.get(pool, 0) - kept
+
+    def _close(self, job: Job, wanted: Mapping[str, int], *, capped: bool = False) -> Request:
+        over = frozenset(
+            p
+            for p, gpus in wanted.items()
+            if (job.gpus if capped else gpus) > self._cap_room(job.workspace, p)
+        )
+        lent = frozenset(
+            p
+            for p, gpus in wanted.items()
+            if not job.preemptible and gpus > self._unlent_room(job.workspace, p)
+        )
+        return replace(job.request, over_cap=over, guaranteed_to_others=lent) if over or lent else job.request
+
+    def _cap_room(self, workspace: int, pool: str) -> float:
+        cap = self._share(workspace, pool).cap
+        return float("inf") if cap is None else cap - self.used(workspace, pool)
+
+    def _unlent_room(self, workspace: int, pool: str) -> float:
+        """GPUs that a run which can't be taken back may use: free ones not guaranteed to others, or its own share."""
+        due = sum(
+            max(0, share.guaranteed - self._lasting(other, of))
+            for (other, of), share in self._shares.items()
+            if of == pool and other != workspace
+        )
+        if not due:
+            return float("inf")
+        own = max(0, self._share(workspace, pool).guaranteed - self._lasting(workspace, pool))
+        return max(own, self._free.get(pool, 0) - due)
+
+    def _lasting(self, workspace: int, pool: str) -> int:
+        return self.used(workspace, pool) - self._leaving[workspace, pool]
+
+    def _share(self, workspace: int, pool: str) -> Share:
+        return self._shares.get((workspace, pool), Share())
+
+    def _placed(self, job: Job, placement: Placement) -> Counter[tuple[int, str]]:
+        used: Counter[tuple[int, str]] = Counter()
+        for rank in placement.ranks:
+            used[job.workspace, self._pool(rank.machine)] += len(rank.gpus)
+        return used
+
+    def _held(self, run: Running) -> Counter[tuple[int, str]]:
+        key = run.holding.key
+        if key not in self._of_run:
+            self._of_run[key] = self._by_pool(run.workspace, run.holding.holds)
+        return self._of_run[key]
+
+    def _by_pool(self, workspace: int, holds: Iterable[Hold]) -> Counter[tuple[int, str]]:
+        used: Counter[tuple[int, str]] = Counter()
+        for hold in holds:
+            row = self._topology.row_of.get(hold.machine)
+            if row is not None and hold.gpus:
+                used[workspace, self._pool(row)] += len(hold.gpus)
+        return used
+
+    def _pool(self, row: int) -> str:
+        pool = int(self._topology.pool[row])
+        return "" if pool == UNKNOWN else self._topology.pools[pool]
+
+
+def pools_of(request: Request, topology: Topology) -> frozenset[str]:
+    """Names of the pools that the request may use, as far as it names them."""
+    pools = frozenset(topology.pools)
+    if request.allowed_pools is not None:
+        pools &= request.allowed_pools
+    named = [group.selection.pools for group in request.groups]
+    if all(names is not None for names in named):
+        pools &= frozenset().union(*(names for names in named if names is not None))
+    return pools
+
+
+def _free_by_pool(snapshot: Snapshot) -> dict[str, int]:
+    """Free GPUs on machines that take runs."""
+    topology = snapshot.topology
+    counted = (snapshot.state == _OPEN) & (topology.pool != UNKNOWN)
+    free = snapshot.gpus_free[counted]
+    sums = np.bincount(topology.pool[counted], weights=free, minlength=len(topology.pools))
+    return {name: int(gpus) for name, gpus in zip(topology.pools, sums, strict=True)}
+
+
+def _least(group: GroupRequest) -> int:
+    """GPUs of the smallest worker that the group may have."""
+    return max(1, group.gpus // group.machines if group.machines else group.min_per_machine)

@@ -1,0 +1,131 @@
+"""What may be said against a machine, and what every rule said about every machine."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property, reduce
+
+import numpy as np
+
+from placement.arrays import Bits, Bools, read_only
+from placement.ask import Ask
+from placement.shapes import Shape
+
+
+class Rule(IntEnum):
+    """One rule = one reason bit = one code = one sentence (`words.py`).
+
+    Ordered from what no waiting changes to what is easily lifted: the first failed rule is the machine's main one.
+    """
+
+    POOL_NOT_ALLOWED = 0
+    NOT_IN_POOLS = 1
+    NOT_NAMED = 2
+    LABEL_MISSING = 3
+    EXCLUDED = 4
+    SAME_RUN = 5
+    NO_GPUS = 6
+    OTHER_MODEL = 7
+    GPU_MEMORY = 8
+    TOO_FEW_GPUS = 9
+    DRIVE_MISSING = 10
+    NO_RDMA_PORT = 11
+    PORT_NO_FABRIC = 12
+    NO_NVLINK_DOMAIN = 13
+    NO_FABRIC = 14
+    NO_RACK = 15
+    PORT_DOWN = 16
+    PORT_SLOW = 17
+    QUARANTINED = 18
+    UNREACHABLE = 19
+    NOT_READY = 20
+    GPUS_FAULTY = 21
+    POOL_CAP = 22
+    POOL_GUARANTEED = 23
+    RESERVED = 24
+    MEMORY_SHORT = 25
+    CPU_SHORT = 26
+    GPUS_BUSY = 27
+    GPUS_SUSPECT = 28
+    STALE_AGENT = 29
+    DRAINING = 30
+    CORDONED = 31
+
+    @property
+    def code(self) -> str:
+        """The code stored in explanations: `gpus_busy`."""
+        return self.name.lower()
+
+    @property
+    def bit(self) -> int:
+        return 1 << int(self)
+
+
+QUOTA = (Rule.POOL_CAP, Rule.POOL_GUARANTEED)
+RESERVATION = (Rule.RESERVED,)
+"""Rules of policy and of order that close machines which may have room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What some rules said about every machine."""
+
+    by_rule: Mapping[Rule, Bools]
+    """(machines,) each: True where the rule refuses that machine."""
+    refused: Bools
+    """(machines,): True where any of them does."""
+
+    @classmethod
+    def of(cls, by_rule: Mapping[Rule, Bools]) -> "Said":
+        first, *others = by_rule.values()
+        refused = first.copy() if others else first
+        for said in others:
+            np.logical_or(refused, said, out=refused)
+        return cls(by_rule, read_only(refused))
+
+    @classmethod
+    def together(cls, parts: Sequence["Said"]) -> "Said":
+        by_rule: dict[Rule, Bools] = {}
+        refused = parts[0].refused.copy()
+        for part in parts:
+            by_rule.update(part.by_rule)
+            np.logical_or(refused, part.refused, out=refused)
+        return cls(by_rule, refused)
+
+
+@dataclass(frozen=True)
+class MachineOutcome:
+    """What every rule said about every machine for one group in one shape. Nothing is computed until asked for."""
+
+    ask: Ask
+    shape: Shape
+    said: Said
+    """By every rule that the request asks for."""
+
+    @property
+    def refused(self) -> Mapping[Rule, Bools]:
+        """Per rule that the request asks for, (machines,): True where it refuses that machine."""
+        return self.said.by_rule
+
+    @cached_property
+    def usable(self) -> Bools:
+        """(machines,): True where no rule refuses."""
+        return ~self.said.refused
+
+    def usable_but_for(self, rules: Collection[Rule]) -> Bools:
+        """(machines,): True where no rule refuses, or these alone."""
+        return ~reduce(
+            np.logical_or, (refused for rule, refused in self.refused.items() if rule not in rules)
+        )
+
+    @cached_property
+    def bits(self) -> Bits:
+        """(machines,): one bit per failed rule, see `Rule.bit`; 0 where the machine could take a worker."""
+        bits = np.zeros(self.usable.size, dtype=np.uint32)
+        for rule, refused in self.refused.items():
+            bits |= refused * np.uint32(rule.bit)
+        return bits
+
+    def rules_failed(self, machine: int) -> tuple[Rule, ...]:
+        """Every rule that refuses this machine, the main one first."""
+        return tuple(sorted(rule for rule, refused in self.refused.items() if refused[machine]))

@@ -1,0 +1,39 @@
+"""Times in sentences."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from placement.phrases import TOLD_IN_FULL, and_list
+
+HELD_BY_OTHERS = "another workspace"
+"""Who holds what one may not see: neither named nor counted."""
+SOMEBODY_S_RUN = "a run of another workspace"
+"""The same in a sentence about runs."""
+
+
+def moment_words(at: datetime, now: datetime) -> str:
+    """ "14:05 UTC"; with the day where that is not today."""
+    at, now = at.astimezone(UTC), now.astimezone(UTC)
+    day = "" if at.date() == now.date() else f" on {at.day} {at:%b}"
+    return f"{at:%H:%M} UTC{day}"
+
+
+def names_words(names: Iterable[str]) -> str:
+    """Runs in a sentence, those that one may not see last and told once."""
+    told = dict.fromkeys(names)
+    others = [SOMEBODY_S_RUN] if told.pop(SOMEBODY_S_RUN, 0) is None else []
+    shown = [*told, *others]
+    if len(shown) > TOLD_IN_FULL:
+        return f"{shown[0]}, {shown[1]} and others"
+    return and_list(shown)
+
+
+def moment_read(text: str) -> datetime | None:
+    """A time as RFC 3339 writes it, with its zone; None for anything else."""
+    try:
+        # An address turns a "+" that was not escaped into a space.
+        at = datetime.fromisoformat(re.sub(r" (\d\d:\d\d)$", r"+\1", text))
+        return at.astimezone(UTC) if at.tzinfo else None
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,166 @@
+"""Machines in words: what the engine says of each, with what only the database knows of it."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from machines.models import Gpu, Machine
+from machines.states import Health
+from placement import words
+from runs.explaining.held import Holder
+from runs.explaining.moments import HELD_BY_OTHERS, SOMEBODY_S_RUN, moment_words
+from runs.models import Run
+from runs.scheduling.records import Reserved
+from wire.quantities import format_duration
+
+Data = Mapping[str, Any]
+Numbers = dict[str, Any]
+
+NOT_CHOSEN = "Usable, not chosen"
+"""Title of the machines that would have served as well, or less well, in an answer that places the run."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is told of machines beyond the engine's numbers, as one workspace may see it."""
+
+    held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Machine → who holds GPUs there, each with its latest end where that is known."""
+    cordons: Mapping[str, Numbers] = field(default_factory=dict)
+    """Machine → by whom, how long ago, why."""
+    reserved: Mapping[str, Numbers] = field(default_factory=dict)
+    """Machine → for which run, and when that starts at the latest."""
+    pools: Mapping[str, Numbers] = field(default_factory=dict)
+    """Pool → the workspace, its cap and what it uses."""
+    signs: Mapping[str, Numbers] = field(default_factory=dict)
+    """Machine → what is wrong with its GPUs, by the code that tells of them."""
+
+    def of(self, machine: str, row: Data) -> Numbers:
+        """Numbers to be joined to the row's, by code, for this machine."""
+        joined: Numbers = {}
+        for code in row["codes"]:
+            if code == "cordoned":
+                joined[code] = self.cordons.get(machine, {})
+            elif code == "reserved":
+                joined[code] = self.reserved.get(machine, {})
+            elif code in ("gpus_suspect", "gpus_faulty"):
+                joined[code] = self.signs.get(machine, {}).get(code, {})
+            elif code in ("pool_cap", "pool_guaranteed"):
+                joined[code] = self.pools.get(row["numbers"][code]["pool"], {})
+        return joined
+
+
+def held_words(
+    holders: Iterable[Holder], machines: Collection[str], workspace: int, now: datetime
+) -> dict[str, tuple[str, ...]]:
+    """Of these machines: "eval-3 (until 14:05 UTC at the latest)" for each run that holds GPUs there."""
+    found: dict[str, tuple[str, ...]] = {}
+    for holder in holders:
+        told = (_holder_words(holder, workspace, now),)
+        for hold in holder.holds:
+            if hold.gpus and hold.machine in machines:
+                others = found.get(hold.machine)
+                if others is None:
+                    found[hold.machine] = told
+                elif told[0] not in others:
+                    found[hold.machine] = others + told
+    return found
+
+
+def _holder_words(holder: Holder, workspace: int, now: datetime) -> str:
+    name = holder.name if holder.workspace_id == workspace else HELD_BY_OTHERS
+    return name + (f" (until {moment_words(holder.limit_at, now)} at the latest)" if holder.limit_at else "")
+
+
+def cordons_of(cluster_id: int, now: datetime) -> dict[str, Numbers]:
+    """Machine → by whom, how long ago and why it takes no new work; a cordon of later is none."""
+    cordoned = Machine.objects.filter(cluster=cluster_id, cordoned_at__lte=now)
+    return {
+        name: {"by": by, "ago": _ago(now - at), "why": why}
+        for name, at, by, why in cordoned.values_list("name", "cordoned_at", "cordoned_by", "cordon_reason")
+        if at is not None
+    }
+
+
+def _ago(age: timedelta) -> str:
+    """One unit is enough."""
+    return " ".join(format_duration(age.total_seconds()).split()[:2])
+
+
+def signs_of(cluster_id: int) -> dict[str, Numbers]:
+    """Machine → the evidence against its GPUs, as it is now."""
+    sick = Gpu.objects.filter(machine__cluster=cluster_id, present=True).exclude(health=Health.HEALTHY)
+    found: dict[str, dict[str, list[str]]] = {}
+    for machine, health, evidence in sick.exclude(evidence="").values_list(
+        "machine__name", "health", "evidence"
+    ):
+        code = "gpus_suspect" if health == Health.SUSPECT else "gpus_faulty"
+        found.setdefault(machine, {}).setdefault(code, []).append(evidence)
+    return {
+        machine: {code: {"signs": ", ".join(dict.fromkeys(told))} for code, told in codes.items()}
+        for machine, codes in found.items()
+    }
+
+
+def reserved_words(reserved: Iterable[Reserved], workspace: int, now: datetime) -> dict[str, Numbers]:
+    """Machine → the run that it is kept for and when that starts; of several the first in the queue."""
+    made = list(reserved)
+    runs = Run.objects.filter(id__in=[each.run_id for each in made]).in_bulk()
+    found: dict[str, Numbers] = {}
+    for each in made:
+        run = runs.get(each.run_id)
+        told: Numbers = {}
+        if run is not None:
+            told["run"] = run.name if run.workspace_id == workspace else SOMEBODY_S_RUN
+        if each.at is not None:
+            told["at"] = moment_words(datetime.fromtimestamp(each.at, UTC), now)
+        for machine in each.machines:
+            found.setdefault(machine, told)
+    return found
+
+
+def rows_worded(
+    rows: Iterable[Data], asked: Data, facts: Facts, *, placed: bool = False
+) -> list[dict[str, Any]]:
+    """The machines, nearest first; those about which the same is to be said share a row."""
+    worded = []
+    for row in rows:
+        for machines, joined, holders in _alike(row, facts):
+            numbers = {code: {**own, **joined.get(code, {})} for code, own in row["numbers"].items()}
+            full = {"codes": row["codes"], "numbers": numbers, "machines": machines}
+            worded.append(
+                {
+                    "group": _title(row["codes"], placed=placed),
+                    **full,
+                    "text": words.machine_sentence(full, asked, holders),
+                }
+            )
+    return worded
+
+
+def _title(codes: list[str], *, placed: bool) -> str:
+    if placed and not codes:
+        return NOT_CHOSEN
+    return words.GROUP_TITLES[codes[0] if codes else ""]
+
+
+_LOOKED_UP = frozenset({"cordoned", "reserved", "pool_cap", "pool_guaranteed", "gpus_suspect", "gpus_faulty"})
+_Part = tuple[list[str], Numbers, tuple[str, ...]]
+
+
+def _alike(row: Data, facts: Facts) -> list[_Part]:
+    """The row's machines, divided by what the facts say of them."""
+    busy, joins = "gpus_busy" in row["codes"], not _LOOKED_UP.isdisjoint(row["codes"])
+    if not busy and not joins:
+        return [(list(row["machines"]), {}, ())]
+    divided: dict[Any, _Part] = {}
+    for machine in row["machines"]:
+        joined = facts.of(machine, row) if joins else {}
+        holders = facts.held.get(machine, ()) if busy else ()
+        key = (holders, repr(joined)) if joined else holders
+        if key in divided:
+            divided[key][0].append(machine)
+        else:
+            divided[key] = ([machine], joined, holders)
+    return list(divided.values())

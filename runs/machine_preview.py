@@ -1,0 +1,228 @@
+"""What a change of a machine would do to the runs of its cluster, told before it is made.
+
+The change is carried out in a transaction that is rolled back; in it only the machine's own rows are read. All else
+is pure: the snapshot patched with them, the pass's own cycle on both, and the gangs that would be torn apart.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from common.clock import database_now
+from machines.models import Cluster, Machine
+from placement import Request, Snapshot
+from placement.patch import patched
+from placement.phrases import and_list, plural
+from placement.place import fits
+from placement.policy import Cycle, Patient, Placed, Refused
+from placement.sharing import Gang, Split, splits
+from placement.words import placement_sentence
+from runs.explaining.moments import SOMEBODY_S_RUN, names_words
+from runs.models import Assignment, Run, RunAttempt
+from runs.scheduling.planning import ClusterMemory, Plan, plan_load, waiting_runs
+from runs.scheduling.request import request_base
+from runs.scheduling.rows import rows_load
+from runs.scheduling.snapshot import cluster_snapshot
+from runs.scheduling.usage import usage_of
+from wire.spec import SpecErrors, validate_document
+
+RUNS_TRIED = 100
+"""Of the runs that wait, so many are tried: the first ones of the queue."""
+
+PLACES = {"fabric": "fabric", "rack": "rack", "nvlink_domain": "NVLink domain"}
+
+_memory: dict[int, ClusterMemory] = defaultdict(ClusterMemory)
+"""By cluster: previews follow the keys that somebody types."""
+_memory_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One run that the change concerns. What the reader may not see is called "a run of another workspace"."""
+
+    run: Run
+    name: str
+    text: str
+    """After the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    starts: tuple[Told, ...] = ()
+    """Wait, and the next pass would start them."""
+    could_start: tuple[Told, ...] = ()
+    """Wait, and would have room then, but something else keeps them waiting."""
+    waits: tuple[Told, ...] = ()
+    """Have room now and would have none then."""
+    splits: tuple[Told, ...] = ()
+    """Run, and their machines would no longer share what they ask."""
+    pass_no: int = 0
+    waiting: int = 0
+    """Runs of the queue; the first RUNS_TRIED of them were tried."""
+
+    @property
+    def affects(self) -> bool:
+        return bool(self.starts or self.could_start or self.waits or self.splits)
+
+    @property
+    def untried(self) -> int:
+        return max(0, self.waiting - RUNS_TRIED)
+
+    @property
+    def said(self) -> str:
+        """One sentence, for who does not see the list."""
+        parts = [
+            f"Would start {plural(len(self.starts), 'waiting run')}" if self.starts else "",
+            f"gives room to {plural(len(self.could_start), 'run')} behind others" if self.could_start else "",
+            f"takes the room of {plural(len(self.waits), 'waiting run')}" if self.waits else "",
+            f"splits {plural(len(self.splits), 'running gang')}" if self.splits else "",
+        ]
+        text = "; ".join(filter(None, parts)) or "no waiting or running run is affected"
+        return f"{text[0].upper()}{text[1:]}."
+
+
+def machine_preview(machine: Machine, change: Callable[[], None], *, visible: Collection[int]) -> Preview:
+    """What `change`, a write of this machine alone, would do. Raises what `change` raises; nothing is changed.
+
+    `visible`: ids of the workspaces whose runs the reader may see.
+    """
+    loaded = cluster_snapshot(machine.cluster)
+    before, after = loaded.snapshot, _after(machine, loaded.snapshot, change)
+    if after is before:  # placement does not see it
+        return Preview(pass_no=machine.cluster.pass_no)
+    naming = _Naming(frozenset(visible))
+    torn = _torn(machine, before, after, naming)
+    now = database_now()
+    waiting = waiting_runs(machine.cluster, now)
+    queue = _Queue(machine.cluster, waiting[:RUNS_TRIED], loaded.names, now)
+    told = queue.told(before, after, naming)
+    return Preview(*told, torn, pass_no=machine.cluster.pass_no, waiting=len(waiting))
+
+
+def _after(machine: Machine, before: Snapshot, change: Callable[[], None]) -> Snapshot:
+    with transaction.atomic():
+        change()
+        rows = rows_load(machine.cluster_id, [machine.id])
+        transaction.set_rollback(True)
+    return patched(before, rows.tables, gone=[machine.name], storage_fabrics=rows.storage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Naming:
+    visible: frozenset[int]
+
+    def of(self, run: Run) -> str:
+        return run.name if run.workspace_id in self.visible else SOMEBODY_S_RUN
+
+
+# --- Runs that wait -----------------------------------------------------------------------------------
+
+
+class _Queue:
+    """The runs that wait, judged as a pass would judge them on either snapshot."""
+
+    def __init__(self, cluster: Cluster, waiting: list[Run], names: Mapping[int, str], now: datetime) -> None:
+        self.cluster = cluster
+        self.now = now
+        self.runs = {run.id: run for run in waiting}
+        self.usage = usage_of(cluster, now)
+        with _memory_lock:
+            self.plan: Plan = plan_load(cluster, waiting, names, _memory[cluster.id], now)[0]
+
+    def told(
+        self, before: Snapshot, after: Snapshot, naming: _Naming
+    ) -> tuple[tuple[Told, ...], tuple[Told, ...], tuple[Told, ...]]:
+        """Those that start, those that could, those that no longer could."""
+        room_now, room_then = self._with_room(before), self._with_room(after)
+        if room_now == room_then:
+            return (), (), ()
+        placed_now, placed_then = self._judged(before), self._judged(after)
+        started = {key for key, each in placed_now.items() if isinstance(each, Placed)}
+        starts, could = [], []
+        for key, decision in placed_then.items():
+            if isinstance(decision, Placed) and key not in started:
+                starts.append(self._told(key, naming, placement_sentence(decision.placement.as_headline())))
+            elif not isinstance(decision, Placed) and key in room_then - room_now:
+                could.append(self._told(key, naming, self._behind_words(decision, naming)))
+        lost = [self._told(key, naming, "could no longer start") for key in sorted(room_now - room_then)]
+        return _once(starts), _once(could), _once(lost)
+
+    def _with_room(self, snapshot: Snapshot) -> set[int]:
+        """Runs that have room, each taken alone."""
+        return {job.key for job in self.plan.jobs if fits(snapshot, job.request)}
+
+    def _judged(self, snapshot: Snapshot) -> dict[int, Placed | Patient | Refused]:
+        """What a pass would decide, in its order."""
+        plan = self.plan
+        cycle = Cycle(snapshot, plan.jobs, plan.running, plan.shares, self.usage, self.now.timestamp())
+        decided = {}
+        for job in cycle.order():
+            decided[job.key] = decision = cycle.judge(job)
+            if isinstance(decision, Placed):
+                cycle.took(job, decision.placement)
+        return decided
+
+    def _told(self, key: int, naming: _Naming, text: str) -> Told:
+        run = self.runs[key]
+        return Told(run, naming.of(run), text)
+
+    def _behind_words(self, decision: Patient | Refused, naming: _Naming) -> str:
+        if isinstance(decision, Patient):
+            return "would have room then, and wait for a better network"
+        if decision.kind == "policy":
+            return "would have room then, but not within its quota"
+        ahead = [naming.of(self.runs[key]) for key in decision.behind if key in self.runs]
+        if ahead:
+            return f"could then start, but {names_words(ahead)} goes first"
+        return "could then start, but runs before it in the queue take the room"
+
+
+def _once(told: Iterable[Told]) -> tuple[Told, ...]:
+    """Workers that start on their own wait one by one, under the name of their run: it is told once."""
+    return tuple({each.run.shown_id: each for each in reversed(list(told))}.values())[::-1]
+
+
+# --- Gangs that run -----------------------------------------------------------------------------------
+
+
+def _torn(machine: Machine, before: Snapshot, after: Snapshot, naming: _Naming) -> tuple[Told, ...]:
+    attempts = RunAttempt.objects.filter(assignments__machine=machine, assignments__gone_at=None)
+    runs = {run.id: run for run in Run.objects.filter(attempts__in=attempts).distinct()}
+    torn = {split.gang.key: split for split in splits(before, after, _gangs(attempts, runs))}
+    return tuple(
+        Told(runs[key], naming.of(runs[key]), _split_words(split)) for key, split in sorted(torn.items())
+    )
+
+
+def _gangs(attempts: Iterable[RunAttempt], runs: Mapping[int, Run]) -> list[Gang]:
+    requests = {key: request for key, run in runs.items() if (request := _request(run))}
+    held = Assignment.objects.held().filter(attempt__in=attempts)
+    machines: dict[tuple[int, str], list[str]] = defaultdict(list)
+    for run, group, name in held.values_list("attempt__run_id", "worker__group", "machine__name"):
+        machines[run, group].append(name)
+    return [
+        Gang(key, requests[key], index, tuple(names))
+        for (key, group), names in machines.items()
+        if key in requests
+        for index, asked in enumerate(requests[key].groups)
+        if asked.name == group
+    ]
+
+
+def _request(run: Run) -> Request | None:
+    try:
+        return request_base(validate_document(run.document))
+    except SpecErrors:  # of an older version: nothing is known of what it asks
+        return None
+
+
+def _split_words(split: Split) -> str:
+    """`runs in r2 and would span r2 and r7. It goes on; a restart needs 4 machines in one rack`."""
+    what = PLACES[split.level]
+    there = [*split.after, *(f"an unknown {what} ({name})" for name in split.unknown)]
+    needs = f"a restart needs {plural(len(split.gang.machines), 'machine')} in one {what}"
+    return f"runs in {and_list(split.before)} and would span {and_list(there)}. It goes on; {needs}"

@@ -1,0 +1,45 @@
+"""Runs and everything that happens to them.
+
+Locks are always taken in the order Run, RunAttempt, Worker, Machine (design: data model).
+"""
+
+from runs.models.run import Run, RunEvent, RunQuerySet, WorkloadName
+from runs.models.scheduling import (
+    Claim,
+    DecisionRecord,
+    PassRecord,
+    Reservation,
+    RunWait,
+    TopologyRecord,
+    WorkspaceUsage,
+)
+from runs.models.work import (
+    Allocation,
+    Assignment,
+    AssignmentQuerySet,
+    LogChunk,
+    RunAttempt,
+    Worker,
+    WorkerEvent,
+)
+
+__all__ = [
+    "Allocation",
+    "Assignment",
+    "AssignmentQuerySet",
+    "Claim",
+    "DecisionRecord",
+    "LogChunk",
+    "PassRecord",
+    "Reservation",
+    "Run",
+    "RunAttempt",
+    "RunEvent",
+    "RunQuerySet",
+    "RunWait",
+    "TopologyRecord",
+    "Worker",
+    "WorkerEvent",
+    "WorkloadName",
+    "WorkspaceUsage",
+]

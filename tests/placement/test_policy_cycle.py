@@ -1,0 +1,353 @@
+"""One pass: who goes first, what is reserved, what quotas close, and whom a preemption stops. Drawn clusters."""
+
+from dataclasses import replace
+from typing import Any
+
+from placement import Cause, GroupRequest, Request
+from placement.holdings import Hold, Holding
+from placement.policy import Cycle, Job, Patient, Placed, Refused, Running, Share
+from tests.placement.asking import snapshot_of
+
+NOW = 1_000_000.0
+HOUR = 3600.0
+
+TWO_FREE_TWO_BUSY = """
+    gpu-01  H100 ########  pool=h100
+    gpu-02  H100 ########  pool=h100
+    gpu-03  H100 ........  pool=h100
+    gpu-04  H100 ........  pool=h100
+"""
+
+
+def job(key: int, gpus: int, machines: int | None = None, *, workspace: int = 1, **fields: Any) -> Job:
+    group = GroupRequest(gpus=gpus, machines=machines or gpus // 8 or 1)
+    defaults: dict[str, Any] = {"priority": 0, "queued_at": NOW - 1000 + key}
+    return Job(key=key, workspace=workspace, request=Request((group,)), **{**defaults, **fields})
+
+
+def running(
+    key: int, *machines: str, ends: float | None = None, workspace: int = 1, **fields: Any
+) -> Running:
+    holds = tuple(Hold(name, tuple(range(8)), 96_000, 0) for name in machines)
+    defaults: dict[str, Any] = {"priority": 0, "started_at": NOW - 2 * HOUR}
+    return Running(Holding(key, holds, ends), workspace, **{**defaults, **fields})
+
+
+def cycle(drawing: str, jobs: list[Job], runs: list[Running] | None = None, **given: Any) -> Cycle:
+    return Cycle(
+        snapshot_of(drawing),
+        jobs,
+        runs or [],
+        given.get("shares", {}),
+        given.get("usage", {}),
+        given.get("now", NOW),
+    )
+
+
+def passed(made: Cycle) -> dict[int, Any]:
+    """Every job's decision, in the order in which they were judged; what can be placed is."""
+    said = {}
+    for each in made.order():
+        said[each.key] = made.judge(each)
+        if isinstance(said[each.key], Placed):
+            made.took(each, said[each.key].placement)
+    return said
+
+
+def told(said: dict[int, Any]) -> dict[int, str]:
+    """ "placed on gpu-03", "patient", or the kind of refusal."""
+
+    def one(decision: Any) -> str:
+        match decision:
+            case Placed():
+                return "placed on " + " ".join(rank.machine_name for rank in decision.placement.ranks)
+            case Patient():
+                return "patient"
+        return str(decision.kind)
+
+    return {key: one(decision) for key, decision in said.items()}
+
+
+# --- Order ----------------------------------------------------------------------------------------
+
+
+def test_priority_then_restarted_then_fair_share_then_time():
+    jobs = [
+        job(1, 1, workspace=1),
+        job(2, 1, workspace=1),
+        job(3, 1, workspace=2),
+        job(4, 1, workspace=2, ahead=True),
+        job(5, 1, workspace=1, priority=10),
+    ]
+    made = cycle(TWO_FREE_TWO_BUSY, jobs, usage={1: 500.0, 2: 100.0})
+    assert [each.key for each in made.order()] == [5, 4, 3, 1, 2]
+
+
+def test_a_placement_is_charged_at_once_so_that_workspaces_take_turns():
+    jobs = [job(key, 1, workspace=1 + key // 10, limit_seconds=HOUR) for key in (1, 2, 3, 11, 12, 13)]
+    assert list(passed(cycle(TWO_FREE_TWO_BUSY, jobs))) == [1, 11, 2, 12, 3, 13]
+
+
+def test_usage_counts_against_what_is_guaranteed():
+    jobs = [job(1, 1, workspace=1), job(2, 1, workspace=2)]
+    shares = {(2, "h100"): Share(guaranteed=8)}
+    made = cycle(TWO_FREE_TWO_BUSY, jobs, usage={1: 1000.0, 2: 4000.0}, shares=shares)
+    assert [each.key for each in made.order()] == [2, 1], "4000 of 8 is less than 1000 of 1"
+
+
+# --- Reservations and backfill ---------------------------------------------------------------------
+
+
+def test_the_first_run_that_can_t_start_keeps_machines_and_later_ones_start_around_them():
+    """Job 1 needs three machines: the two free ones and gpu-01, which is free first."""
+    jobs = [job(1, 24), job(2, 8), job(3, 8, limit_seconds=HOUR)]
+    runs = [running(90, "gpu-01", ends=NOW + HOUR), running(91, "gpu-02", ends=NOW + 2 * HOUR)]
+    said = passed(cycle(TWO_FREE_TWO_BUSY, jobs, runs))
+
+    assert told(said) == {1: "fit", 2: "order", 3: "placed on gpu-03"}
+    kept = said[1].reserved
+    assert (kept.machines, kept.at, kept.waits_for) == ({"gpu-01", "gpu-03", "gpu-04"}, NOW + HOUR, (90,))
+    assert said[2].behind == (1,)
+
+
+def test_a_run_that_would_end_a_second_too_late_does_not_backfill():
+    jobs = [job(1, 24), job(2, 8, limit_seconds=HOUR + 1)]
+    runs = [running(90, "gpu-01", ends=NOW + HOUR), running(91, "gpu-02")]
+    assert told(passed(cycle(TWO_FREE_TWO_BUSY, jobs, runs)))[2] == "order"
+
+
+def test_without_a_time_limit_there_is_a_reservation_without_a_time():
+    jobs = [job(1, 32), job(2, 8, limit_seconds=60.0)]
+    runs = [running(90, "gpu-01", ends=NOW + HOUR), running(91, "gpu-02")]
+    said = passed(cycle(TWO_FREE_TWO_BUSY, jobs, runs))
+
+    assert said[1].reserved.at is None
+    assert told(said)[2] == "order", "nobody knows when job 1 can start, so nothing is surely out of its way"
+
+
+def test_a_preemptible_run_of_lower_priority_may_use_what_is_reserved():
+    jobs = [job(1, 32, priority=5), job(2, 8, preemptible=True), job(3, 8, preemptible=True, priority=5)]
+    runs = [running(90, "gpu-01"), running(91, "gpu-02")]
+    said = told(passed(cycle(TWO_FREE_TWO_BUSY, jobs, runs)))
+
+    assert said == {1: "fit", 3: "order", 2: "placed on gpu-03"}, "one of equal priority could not be stopped"
+
+
+def test_reservations_are_made_for_disjoint_pools_only():
+    drawing = """
+        a-1  H100 ########  pool=a
+        b-1  H100 ########  pool=b
+    """
+    jobs = [
+        replace(
+            job(key, 8), request=Request((GroupRequest(gpus=8, machines=1),), allowed_pools=frozenset({pool}))
+        )
+        for key, pool in ((1, "a"), (2, "a"), (3, "b"))
+    ]
+    made = cycle(drawing, jobs, [running(90, "a-1"), running(91, "b-1")])
+    passed(made)
+    assert [(each.key, each.machines) for each in made.reserved] == [
+        (1, frozenset({"a-1"})),
+        (3, frozenset({"b-1"})),
+    ]
+
+
+def test_the_machines_kept_last_time_are_kept_again():
+    drawing = """
+        gpu-01  H100 ########
+        gpu-02  H100 ########
+    """
+    runs = [running(90, "gpu-01", ends=NOW + HOUR), running(91, "gpu-02", ends=NOW + HOUR)]
+    made = cycle(drawing, [job(1, 8, kept=frozenset({"gpu-02"}))], runs)
+    passed(made)
+    assert made.reserved[0].machines == {"gpu-02"}
+
+
+# --- Fit, never, patience --------------------------------------------------------------------------
+
+
+def test_what_no_waiting_changes_is_told_apart_and_reserves_nothing():
+    made = cycle(TWO_FREE_TWO_BUSY, [job(1, 80), job(2, 8)], [running(90, "gpu-01"), running(91, "gpu-02")])
+    said = passed(made)
+
+    assert told(said) == {1: "never", 2: "placed on gpu-03"}
+    assert said[1].impossible.refusal.cause == Cause.TOO_FEW_MACHINES
+    assert made.reserved == ()
+
+
+def test_patience_waits_for_one_rack_and_reserves_nothing():
+    drawing = """
+        gpu-01  H100 ........  ib:ib-a rack=r1
+        gpu-02  H100 ########  ib:ib-a rack=r1
+        gpu-03  H100 ........  ib:ib-a rack=r2
+    """
+    one = job(1, 16, patience_seconds=600.0)
+    made = cycle(drawing, [one, job(2, 8)], [running(90, "gpu-02", ends=NOW + HOUR)])
+    said = passed(made)
+    assert told(said) == {1: "patient", 2: "placed on gpu-01"}
+    assert (said[1].found.verdict.code, said[1].better.verdict.code) == ("ib_fabric", "ib_rack")
+    assert said[1].until == NOW + 600
+
+    late = cycle(drawing, [replace(one, patient_since=NOW - 600)], [running(90, "gpu-02", ends=NOW + HOUR)])
+    assert told(passed(late)) == {1: "placed on gpu-01 gpu-03"}
+
+
+# --- Quotas ---------------------------------------------------------------------------------------
+
+
+def test_a_cap_closes_the_pool_and_counts_what_this_pass_has_placed():
+    shares = {(1, "h100"): Share(cap=24)}
+    jobs = [job(1, 8), job(2, 8), job(3, 8, workspace=2)]
+    said = passed(
+        cycle(TWO_FREE_TWO_BUSY, jobs, [running(90, "gpu-01"), running(91, "gpu-02")], shares=shares)
+    )
+
+    assert told(said) == {1: "placed on gpu-03", 3: "placed on gpu-04", 2: "policy"}
+    assert (said[2].request.over_cap, said[2].reserved) == ({"h100"}, None)
+
+
+def test_a_cap_of_zero_is_policy_not_fit():
+    said = passed(cycle(TWO_FREE_TWO_BUSY, [job(1, 1)], shares={(1, "h100"): Share(cap=0)}))
+    assert told(said) == {1: "policy"}
+
+
+def test_a_gang_over_two_pools_keeps_each_cap():
+    drawing = """
+        a-1  H100 ........  pool=a
+        a-2  H100 ........  pool=a
+        b-1  H100 ........  pool=b
+    """
+    shares = {(1, "a"): Share(cap=8)}
+    said = passed(cycle(drawing, [job(1, 16), job(2, 8)], shares=shares))
+    assert told(said)[1] == "policy", "16 in pool a pass the cap, and b has 8"
+    assert told(said)[2] == "placed on a-1"
+
+
+def test_free_gpus_guaranteed_to_others_are_lent_to_preemptible_runs_only():
+    shares = {(2, "h100"): Share(guaranteed=16)}
+    jobs = [job(1, 8), job(2, 8, preemptible=True)]
+    said = passed(
+        cycle(TWO_FREE_TWO_BUSY, jobs, [running(90, "gpu-01"), running(91, "gpu-02")], shares=shares)
+    )
+
+    assert told(said) == {1: "policy", 2: "placed on gpu-03"}
+    assert said[1].request.guaranteed_to_others == {"h100"}
+
+
+def test_what_is_guaranteed_is_taken_back_from_who_borrows_it_whatever_the_priority():
+    drawing = """
+        gpu-01  H100 ########
+        gpu-02  H100 ########
+    """
+    shares = {(2, "h100"): Share(guaranteed=8)}
+    borrowers = [
+        running(90, "gpu-01", preemptible=True, priority=50, started_at=NOW - 3 * HOUR),
+        running(91, "gpu-02", preemptible=True, priority=50, started_at=NOW - HOUR),
+    ]
+    said = passed(cycle(drawing, [job(1, 8, workspace=2)], borrowers, shares=shares))
+    assert said[1].preemption.victims == (91,), "the one that loses least"
+
+    more = passed(cycle(drawing, [job(1, 16, workspace=2)], borrowers, shares=shares))
+    assert more[1].preemption is None, "it asks for more than is guaranteed"
+
+
+# --- Preemption -----------------------------------------------------------------------------------
+
+
+def preempting(*runs: Running, **fields: Any) -> Refused:
+    drawing = """
+        gpu-01  H100 ########
+        gpu-02  H100 ########
+    """
+    said = passed(cycle(drawing, [job(1, 8, **{"priority": 5, **fields})], list(runs)))[1]
+    assert isinstance(said, Refused)
+    return said
+
+
+def test_a_preemptible_run_of_lower_priority_is_stopped_and_what_it_frees_is_claimed():
+    runs = [
+        running(90, "gpu-01", preemptible=True, started_at=NOW - HOUR),
+        running(91, "gpu-02", preemptible=True, started_at=NOW - 2 * HOUR),
+    ]
+    drawing = """
+        gpu-01  H100 ########
+        gpu-02  H100 ########
+    """
+    made = cycle(drawing, [job(1, 8, priority=5), job(2, 8, priority=4)], runs)
+    said = passed(made)
+    assert said[1].preemption.victims == (90,)
+    assert said[2].preemption.victims == (91,), "the first one's machine is spoken for"
+    assert [hold.machine for hold in made.claims_of(job(1, 8))] == ["gpu-01"]
+
+
+def test_who_is_never_stopped():
+    equal = running(90, "gpu-01", preemptible=True, priority=5)
+    firm = running(91, "gpu-02")
+    young = running(92, "gpu-02", preemptible=True, started_at=NOW - 599)
+    assert preempting(equal, firm).preemption is None
+    assert preempting(equal, young).preemption is None
+
+
+def test_while_the_victims_end_nobody_else_is_stopped_and_their_gpus_go_to_nobody_else():
+    claim = (Hold("gpu-01", tuple(range(8)), 96_000, 0),)
+    leaving = running(90, "gpu-01", preemptible=True, leaving=True)
+    other = running(91, "gpu-02", preemptible=True)
+    said = preempting(leaving, other, claims=claim)
+    assert (said.making_room, said.preemption) == (True, None)
+
+    drawing = """
+        gpu-01  H100 ........
+        gpu-02  H100 ########
+    """
+    freed = cycle(drawing, [job(1, 8, priority=5, claims=claim), job(2, 8, priority=9)], [other])
+    assert told(passed(freed)) == {2: "fit", 1: "placed on gpu-01"}
+
+
+def test_a_claim_that_no_longer_helps_is_given_up():
+    """gpu-01 was cordoned after its run had been asked to leave."""
+    drawing = """
+        gpu-01  H100 ########  state=ready,cordoned
+        gpu-02  H100 ########
+    """
+    claim = (Hold("gpu-01", tuple(range(8)), 96_000, 0),)
+    runs = [running(90, "gpu-01", leaving=True), running(91, "gpu-02", preemptible=True)]
+    said = passed(cycle(drawing, [job(1, 8, priority=5, claims=claim)], runs))[1]
+    assert (said.making_room, said.preemption.victims) == (False, (91,))
+
+
+def test_what_another_has_claimed_is_no_room_for_a_second_preemptor():
+    """Both wait for a machine; only one is being freed, and it is spoken for."""
+    drawing = """
+        gpu-01  H100 ########
+        gpu-02  H100 ########
+    """
+    claim = (Hold("gpu-01", tuple(range(8)), 96_000, 0),)
+    stale = (Hold("gpu-02", tuple(range(8)), 96_000, 0),)
+    jobs = [job(1, 8, priority=5, claims=claim), job(2, 8, priority=4, claims=stale)]
+    said = passed(cycle(drawing, jobs, [running(90, "gpu-01", leaving=True), running(91, "gpu-02")]))
+    assert (said[1].making_room, said[2].making_room) == (True, False)
+
+
+# --- Workers that start on their own ----------------------------------------------------------------
+
+
+def test_workers_of_one_run_are_placed_on_different_machines():
+    drawing = """
+        gpu-01  H100 ........
+        gpu-02  H100 ........
+    """
+    workers = [job(number, 2, family=7) for number in (1, 2, 3)]
+    said = passed(cycle(drawing, [*workers, job(4, 2)]))
+    assert told(said) == {1: "placed on gpu-01", 2: "placed on gpu-02", 3: "fit", 4: "placed on gpu-01"}
+    assert said[3].request.occupied == {"gpu-01", "gpu-02"}
+    assert said[3].reserved is None, "it waits for its own run"
+
+
+def test_a_machine_that_holds_a_worker_of_the_run_already_gets_no_other():
+    drawing = """
+        gpu-01  H100 ........
+        gpu-02  H100 ........
+    """
+    waits = job(1, 2, family=7)
+    held = replace(waits, request=replace(waits.request, occupied=frozenset({"gpu-01"})))
+    assert told(passed(cycle(drawing, [held]))) == {1: "placed on gpu-02"}
