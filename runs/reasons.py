@@ -163,6 +163,10 @@ def waiting_words(explanation: Reason, workspace: int) -> str:
     if wait.get("kind") != "order" or not wait["behind"]:
         return words.headline(explanation)
     first = wait["behind"][0]
+    if wait["cause"] == "quota_kept":
+        return (
+            f"{wait['behind'][-1]['run']} goes first; what is left of this workspace's quota is kept for it."
+        )
     who = first["run"] if first["workspace"] == workspace else "A run of another workspace"
     return f"{who} goes first and keeps machines that this run could use."
 

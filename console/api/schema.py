@@ -14,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 from common.problem import CONTENT_TYPE
 from console.api.answers import Problem
 from console.api.pages import DEFAULT_LIMIT, LARGEST_CURSOR, MAX_LIMIT
+from console.streams.logs import MOST
 from wire.spec import run_schema
 from wire.spec.schema import tidied
 
@@ -200,7 +201,7 @@ def _moved(node: Any) -> Any:
 def log_stream() -> dict[str, Schema]:
     """`…/logs` is a plain ASGI application (console/streams/logs.py), which no generator looks at."""
     names = ("organization", "workspace", "worker")
-    whole = {"type": "integer", "minimum": 0, "maximum": 10**12}
+    whole = {"type": "integer", "minimum": 0, "maximum": MOST}
     queries = {
         "tail": (whole, "Only the last so many lines."),
         "since": (

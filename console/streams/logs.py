@@ -15,6 +15,8 @@ from runs.states import RUN_ENDED, WORKER_ENDED, AttemptState
 from wire.quantities import parse_duration
 
 PATH = re.compile(r"^/api/v1/o/([-\w]+)/w/([-\w]+)/workers/([^/]+)/logs$")
+MOST = 10**12
+"""Of every number that is asked for: far more than any log has."""
 PARAMETERS = ("tail", "since", "follow", "attempt", "offset")
 LOOK_AGAIN_SECONDS = 5
 """How long a follower trusts the wake-ups before it looks by itself."""
@@ -120,8 +122,8 @@ def _number(params: dict[str, str], name: str, *, low: int) -> int | None:
     value = params.get(name)
     if value is None:
         return None
-    if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) >= low):  # noqa: PLR2004 - 63 bits
-        raise http.HttpError(400, "Bad parameter", f"`{name}` must be a whole number, at least {low}.")
+    if not (value.isascii() and value.isdigit() and len(value) < 19 and low <= int(value) <= MOST):  # noqa: PLR2004 - 63 bits
+        raise http.HttpError(400, "Bad parameter", f"`{name}` must be a whole number from {low} to {MOST:,}.")
     return int(value)
 
 

@@ -72,9 +72,10 @@ class Cycle:
     def judge(self, job: Job) -> Decision:
         """What is to be done about the job now. Nothing changes but reservations, and claims of a preemption."""
         self._ledger.pledge(job.workspace, self.claims_of(job), back=True)
-        decision = self._judge(job)
-        self._ledger.pledge(job.workspace, self.claims_of(job))
-        return decision
+        try:
+            return self._judge(job)
+        finally:
+            self._ledger.pledge(job.workspace, self.claims_of(job))
 
     def _judge(self, job: Job) -> Decision:
         snapshot = self.seen_by(job)
@@ -82,7 +83,11 @@ class Cycle:
         # What was freed for it stays its own, whoever goes first.
         reserved = self._reservations.machines_of(behind) - {hold.machine for hold in self.claims_of(job)}
         asked = replace(self._ledger.closed(job), reserved=reserved, occupied=self._occupied_for(job))
-        request, outcome = self._place(job, snapshot, asked)
+        if kept := self._ledger.kept_from(job, self._now):
+            behind += tuple(dict.fromkeys(each.key for each in kept.values()))
+        request, outcome = self._place(job, snapshot, replace(asked, over_cap=asked.over_cap | frozenset(kept)))
+        if isinstance(outcome, Refusal) and kept and fits(snapshot, asked):
+            return Refused("order", outcome, request, behind=behind, quota_kept=True)
         if isinstance(outcome, Refusal):
             return replace(self._refused(job, snapshot, request, outcome), behind=behind)
         patient = self._patient(job, snapshot, request, outcome)
@@ -167,6 +172,8 @@ class Cycle:
         if request.reserved and fits_without(refusal, RESERVATION, unreserved):
             return Refused("order", refusal, request)
         if self._policy_is_why(job, snapshot, request):
+            if request.over_cap:
+                self._ledger.keep(job, self._running.values())
             return Refused("policy", refusal, request)
         return self._waits_for_room(job, snapshot, request, refusal)
 

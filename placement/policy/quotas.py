@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +18,15 @@ from placement.topology import Topology
 _OPEN = np.uint8(int(MachineState.READY))
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A workspace's room in a pool that is kept for a job which goes first."""
+
+    key: int
+    until: float | None
+    """When enough of it is free at the latest; None: a run that uses it has no time limit."""
+
+
 class Ledger:
     """GPUs used by workspace and pool, kept as jobs are placed."""
 
@@ -30,6 +39,7 @@ class Ledger:
         self._leaving: Counter[tuple[int, str]] = Counter()
         """What of it is about to end: to caps it is still used, to guarantees it is free already."""
         self._free = _free_by_pool(snapshot)
+        self._kept: dict[tuple[int, str], Kept] = {}
         for run in running:
             self._used.update(self._held(run))
             if run.leaving:
@@ -54,6 +64,39 @@ class Ledger:
         least = min(_least(group) for group in job.request.groups if group.gpus)
         room = sum(self._cap_room(job.workspace, pool) for pool in pools_of(job.request, self._topology))
         return self._close(job, dict.fromkeys(self._pools, least), capped=room < job.gpus)
+
+    def keep(self, job: Job, running: Iterable[Running]) -> None:
+        """Keeps what the workspace may use of the job's pools for it: else later, smaller ones would take it forever.
+
+        A job that asks for more than the caps allow keeps nothing.
+        """
+        pools = pools_of(job.request, self._topology)
+        caps = [self._share(job.workspace, pool).cap for pool in pools]
+        if any(cap is None for cap in caps) or sum(cap or 0 for cap in caps) < job.gpus:
+            return
+        until = self._room_at(job, pools, [run for run in running if run.workspace == job.workspace])
+        for pool in pools:
+            self._kept.setdefault((job.workspace, pool), Kept(job.key, until))
+
+    def _room_at(self, job: Job, pools: Iterable[str], own: Iterable[Running]) -> float | None:
+        """When so many of the workspace's own runs have ended that its caps leave room for the job."""
+        room = sum(self._cap_room(job.workspace, pool) for pool in pools)
+        for run in sorted(own, key=lambda run: (run.holding.ends_at is None, run.holding.ends_at or 0.0)):
+            room += sum(self.gpus_in(pool, run) for pool in pools)
+            if room >= job.gpus:
+                return run.holding.ends_at
+        return None
+
+    def kept_from(self, job: Job, now: float) -> dict[str, Kept]:
+        """By pool: what is kept for a job that goes first, unless this one surely ends before it can start."""
+        ends = float("inf") if job.limit_seconds is None else now + job.limit_seconds
+        return {
+            pool: kept
+            for (workspace, pool), kept in self._kept.items()
+            if workspace == job.workspace
+            and kept.key != job.key
+            and (kept.until is None or ends > kept.until)
+        }
 
     def broken(self, job: Job, request: Request, placement: Placement) -> Request | None:
         """The request, closing also the pools in which this placement would pass a limit; None when it passes none."""

@@ -260,7 +260,7 @@ def _cause(decision: Refused) -> str:
     if decision.making_room or decision.preemption:
         return "making_room"
     if decision.kind == "order":
-        return "reserved"
+        return "quota_kept" if decision.quota_kept else "reserved"
     if decision.kind == "policy":
         return "pool_cap" if decision.request.over_cap else "pool_guaranteed"
     return "impossible" if decision.kind == "never" else decision.refusal.cause.code

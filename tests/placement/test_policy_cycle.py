@@ -351,3 +351,20 @@ def test_a_machine_that_holds_a_worker_of_the_run_already_gets_no_other():
     waits = job(1, 2, family=7)
     held = replace(waits, request=replace(waits.request, occupied=frozenset({"gpu-01"})))
     assert told(passed(cycle(drawing, [held]))) == {1: "placed on gpu-02"}
+
+
+def test_what_is_left_of_a_cap_is_kept_for_the_first_run_that_waits_for_it():
+    """Job 1 needs 16 of the cap's 24, of which 16 are used: without this, job 2 would go first forever."""
+    shares = {(1, "h100"): Share(cap=24)}
+    runs = [running(90, "gpu-01", ends=NOW + HOUR), running(91, "gpu-02")]
+    jobs = [job(1, 16), job(2, 8), job(3, 8, limit_seconds=HOUR), job(4, 8, workspace=2)]
+    said = passed(cycle(TWO_FREE_TWO_BUSY, jobs, runs, shares=shares))
+
+    assert told(said) == {1: "policy", 2: "order", 3: "placed on gpu-03", 4: "placed on gpu-04"}
+    assert (said[2].behind, said[2].quota_kept) == ((1,), True)
+
+
+def test_a_run_larger_than_its_cap_keeps_nothing_from_the_others():
+    shares = {(1, "h100"): Share(cap=8)}
+    said = passed(cycle(TWO_FREE_TWO_BUSY, [job(1, 16), job(2, 8)], shares=shares))
+    assert told(said) == {1: "policy", 2: "placed on gpu-03"}

@@ -125,6 +125,11 @@ def test_what_both_workers_get(gang):
             "stop_grace_seconds": 30,
             "time_limit_seconds": None,
             "stop_when_cut_off_seconds": None,
+            "warn_signal_seconds": None,
+            "hang_after_seconds": None,
+            "probes": {},
+            "mounts": [],
+            "secrets": [],
         }
 
 
