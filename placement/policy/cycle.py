@@ -85,7 +85,9 @@ class Cycle:
         asked = replace(self._ledger.closed(job), reserved=reserved, occupied=self._occupied_for(job))
         if kept := self._ledger.kept_from(job, self._now):
             behind += tuple(dict.fromkeys(each.key for each in kept.values()))
-        request, outcome = self._place(job, snapshot, replace(asked, over_cap=asked.over_cap | frozenset(kept)))
+        request, outcome = self._place(
+            job, snapshot, replace(asked, over_cap=asked.over_cap | frozenset(kept))
+        )
         if isinstance(outcome, Refusal) and kept and fits(snapshot, asked):
             return Refused("order", outcome, request, behind=behind, quota_kept=True)
         if isinstance(outcome, Refusal):
