@@ -1,9 +1,9 @@
 """Several groups that start as one gang: no two workers share a machine, so groups may stand in each other's way.
 
-First the groups are placed one after the other. When one finds its machines taken, combinations of what each may do
-(verdict, shape, domain; best first) are tried, each decided exactly by a maximum flow, so that a gang is refused only
-when no combination holds it. The number of combinations looked at is bounded: a gang of many groups over hundreds of
-nearly full domains waits rather than stopping the pass.
+First the groups are placed one after the other. When one finds its machines taken, or only a worse network left than it
+could have had, combinations of what each may do (verdict, shape, domain; best first) are tried, each decided exactly by
+a maximum flow, so that a gang is refused only when no combination holds it. The number of combinations looked at is
+bounded: a gang of many groups over hundreds of nearly full domains waits rather than stopping the pass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,8 +39,26 @@ class Option:
 
 
 def search_together(judgements: Sequence[Judgement]) -> list[Found] | None:
-    """A place for every group, in the request's order, or None. Each group alone must have one."""
-    return _one_after_the_other(judgements) or _combined(judgements)
+    """A place for every group, in the request's order, or None. Each group alone must have one.
+
+    Among all ways the worst network of any group is as good as can be: what one group takes first may leave another
+    a worse one than both could have had.
+    """
+    greedy = _one_after_the_other(judgements)
+    reached = max(found.verdict for found in greedy) if greedy else None
+    for verdict in _verdicts_alone(judgements):
+        if reached is not None and verdict >= reached:
+            break
+        if better := _combined(judgements, verdict):
+            return better
+    return greedy
+
+
+def _verdicts_alone(judgements: Sequence[Judgement]) -> Sequence[Verdict]:
+    """Verdicts from the best that the gang can have as a whole: no group does better beside others than alone."""
+    alone = [search(judgement) for judgement in judgements]
+    best = max(found.verdict for found in alone if found)
+    return [verdict for verdict in Verdict if verdict >= best]
 
 
 def _one_after_the_other(judgements: Sequence[Judgement]) -> list[Found] | None:
@@ -63,10 +81,10 @@ def _choice(judgement: Judgement) -> float:
     )
 
 
-def _combined(judgements: Sequence[Judgement]) -> list[Found] | None:
-    """Depth first over the groups' options, best first; a branch ends when the groups chosen so far collide."""
-    choices = [list(_options(judgement)) for judgement in judgements]
-    if _shares([_any_of(options_) for options_ in choices]) is None:
+def _combined(judgements: Sequence[Judgement], worst: Verdict) -> list[Found] | None:
+    """Depth first over the groups' options up to this verdict, best first; a branch ends when those chosen collide."""
+    choices = [[one for one in _options(judgement) if one.verdict <= worst] for judgement in judgements]
+    if not all(choices) or _shares([_any_of(options_) for options_ in choices]) is None:
         return None
     budget = [MOST_LOOKS // judgements[0].ask.topology.size]
 

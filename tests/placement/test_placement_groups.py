@@ -31,6 +31,24 @@ class TestGroups:
         answer = placed(self.DRAWING, request)
         assert where(answer) == ["a-01", "b-01"]
 
+    def test_no_group_takes_the_rack_that_another_needs_for_as_good_a_network(self):
+        """`left` is placed first and would take rack 1; then `right` would be spread over racks."""
+        drawing = """
+            a-01  H100 ........  ib:ib-a  rack=r1  label=left:1  label=right:1
+            a-02  H100 ........  ib:ib-a  rack=r1  label=left:1  label=right:1
+            a-03  H100 ........  ib:ib-a  rack=r2  label=left:1
+            a-04  H100 ........  ib:ib-a  rack=r2  label=left:1
+            a-05  H100 ........  ib:ib-a  rack=r5  label=right:1
+            a-06  H100 ........  ib:ib-a  rack=r6  label=right:1
+            a-07  H100 ........  ib:ib-a  rack=r7  label=right:1
+        """
+        groups = tuple(
+            GroupRequest(name, gpus=16, machines=2, selection=Selection(match_labels={name: "1"}))
+            for name in ("left", "right")
+        )
+        answer = placed(drawing, Request(groups))
+        assert (answer.verdict, where(answer)) == (Verdict.IB_RACK, ["a-03", "a-04", "a-01", "a-02"])
+
     def test_combinations_are_tried_when_one_after_the_other_fails(self):
         """Both groups prefer ib-a; only `right` on ib-b leaves room for `left`."""
         drawing = """

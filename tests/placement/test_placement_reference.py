@@ -51,20 +51,22 @@ def test_on_larger_clusters_too(machines, request):
     agree(machines, request)
 
 
-@holds_for(clusters(), requests(groups=2))
-def test_a_gang_of_two_groups_is_placed_exactly_when_some_choice_of_machines_holds_it(machines, request):
+def agree_together(machines: list[MachineFacts], request: Request) -> None:
+    """Several groups: found exactly when some choice of machines holds all."""
     answer = engine(machines, request)
     assert isinstance(answer, Placement) == Reference(machines, request, STORAGE).feasible()
     if isinstance(answer, Placement):
         assert_legal(machines, request, answer, STORAGE)
+
+
+@holds_for(clusters(), requests(groups=2))
+def test_a_gang_of_two_groups_is_placed_exactly_when_some_choice_of_machines_holds_it(machines, request):
+    agree_together(machines, request)
 
 
 @holds_for(clusters(most=8), requests(groups=3), share=0.5)
 def test_a_gang_of_three_groups_too(machines, request):
-    answer = engine(machines, request)
-    assert isinstance(answer, Placement) == Reference(machines, request, STORAGE).feasible()
-    if isinstance(answer, Placement):
-        assert_legal(machines, request, answer, STORAGE)
+    agree_together(machines, request)
 
 
 @holds_for(clusters(), requests(), share=0.8)
