@@ -52,8 +52,8 @@ def test_a_worker_s_name_that_is_none(ask, path, detail):
     ("query", "detail"),
     [
         ("tails=1", "`tails` is not a parameter here; it takes tail, since, follow, attempt, offset."),
-        ("tail=-1", "`tail` must be a whole number, at least 0."),
-        ("attempt=0", "`attempt` must be a whole number, at least 1."),
+        ("tail=-1", "`tail` must be a whole number from 0 to 1,000,000,000,000."),
+        ("attempt=0", "`attempt` must be a whole number from 1 to 1,000,000,000,000."),
         ("follow=yes", "`follow` must be true or false."),
         (
             "since=yesterday",

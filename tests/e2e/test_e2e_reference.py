@@ -234,4 +234,7 @@ def check_results(here, guide, results, followed):
     assert re.fullmatch(r"throughput: [\d.,]+ images/s on 2 CPU processes", throughput)
     assert followed == here.log("ddp-resnet50-0")
     assert set(results.splitlines()) < set(followed.splitlines())
-    assert here.log("ddp-resnet50-1") == f"worker 1 of 2 on gpu-02, leader 127.0.0.1:{port}, 1 GPUs\n"
+    # What may follow is torchrun's own: it warns when the leader's store is gone before worker 1 has said goodbye.
+    greeting, *rest = here.log("ddp-resnet50-1").splitlines()
+    assert greeting == f"worker 1 of 2 on gpu-02, leader 127.0.0.1:{port}, 1 GPUs"
+    assert not re.search(r"^(worker |all_reduce |throughput: )", "\n".join(rest), re.MULTILINE)

@@ -71,10 +71,6 @@ class Way:
     seats: int
     """Bit mask of the machines."""
 
-    @property
-    def network(self) -> tuple[int, int, float, int]:
-        return (self.verdict, self.machines, self.lemon, self.racks)
-
 
 class Reference(Rules):
     # Shapes and sets.
@@ -148,12 +144,13 @@ class Reference(Rules):
     # The gang.
 
     @cached_property
-    def _masks(self) -> list[set[int]]:
-        """Per group, the one with fewest ways first: the machines of each way."""
-        return sorted(({way.seats for way in self.ways(group)} for group in self.request.groups), key=len)
+    def _masks(self) -> list[list[tuple[int, int]]]:
+        """Per group, the one with fewest ways first: (verdict, machines) of each way."""
+        every = [{(way.verdict, way.seats) for way in self.ways(group)} for group in self.request.groups]
+        return sorted((sorted(masks) for masks in every), key=len)
 
-    def feasible(self) -> bool:
-        """Some choice of disjoint sets holds all groups."""
+    def feasible(self, worst: int = len(VERDICTS)) -> bool:
+        """Some choice of disjoint sets holds all groups, none of them under a verdict beyond `worst`."""
         dead_ends: set[tuple[int, int]] = set()
 
         def fits(number: int, taken: int) -> bool:
@@ -161,12 +158,17 @@ class Reference(Rules):
                 return True
             if (number, taken) in dead_ends:
                 return False
-            if any(not seats & taken and fits(number + 1, taken | seats) for seats in self._masks[number]):
-                return True
+            for verdict, seats in self._masks[number]:
+                if verdict <= worst and not seats & taken and fits(number + 1, taken | seats):
+                    return True
             dead_ends.add((number, taken))
             return False
 
         return fits(0, 0)
+
+    def best_together(self) -> int | None:
+        """The best that the worst network of any group can be; None when no choice holds all groups."""
+        return next((worst for worst in range(len(VERDICTS)) if self.feasible(worst)), None)
 
     # Why not.
 
