@@ -12,6 +12,7 @@ from machines.signals import cluster_changed
 from runs.events import run_announce, run_move
 from runs.independent.children import children_of, children_reprioritize
 from runs.models import Claim, Reservation, Run
+from runs.queue import ANEW
 from runs.relaxing import relaxes
 from runs.services import (
     Submission,
@@ -112,22 +113,14 @@ def _only_relaxed(run: Run, document: RunDocument) -> bool:
 
 
 def _fields(run: Run, submission: Submission, document: dict[str, Any]) -> dict[str, Any]:
-    """The run as a new document leaves it: whatever was found out about the old one counts no more."""
+    """The run as a new document leaves it."""
     return {
         "document": document,
         "edition": run.edition + 1,
         "submitted": submission.text,
         "labels": submission.document.metadata.labels,
         "priority": submission.document.spec.priority,
-        "explanation": None,
-        "judged": None,
-        "wait_kind": "",
-        "queue_position": None,
-        "set_aside": "",
-        "patient_since": None,
-        "voids": 0,
-        "voids_of_any_kind": 0,
-        "void_kind": "",
+        **ANEW,
     }
 
 

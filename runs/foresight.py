@@ -12,7 +12,7 @@ from placement.policy import Cycle, Job, Placed, Refused
 from runs.explaining.view import View, view_waiting
 from runs.independent.documents import child_document
 from runs.models import Run
-from runs.scheduling.planning import ClusterMemory, job_limit, plan_load
+from runs.scheduling.planning import job_limit, plan_alone
 from runs.scheduling.records import Recalled
 from runs.scheduling.request import pools_allowed, request_base
 from runs.scheduling.snapshot import cluster_snapshot
@@ -35,9 +35,8 @@ def run_foresee(*, workspace: Workspace, actor: Actor, text: str | bytes) -> dic
     if name_taken(workspace, submission):
         raise conflict_of(workspace, submission)
     now, loaded = database_now(), cluster_snapshot(cluster)
-    plan, _ = plan_load(cluster, [], loaded.names, ClusterMemory(), now)
     jobs = _jobs(workspace, submission, now)
-    cycle = Cycle(loaded.snapshot, jobs, plan.running, plan.shares, {}, now.timestamp())
+    cycle = plan_alone(cluster, jobs, loaded.names, now).cycle(loaded.snapshot, {}, now)
     placed, refused = _judge(cycle, jobs)
     if refused and not placed:
         decision = refused[0]

@@ -4,7 +4,6 @@ The change is carried out in a transaction that is rolled back; in it only the m
 is pure: the snapshot patched with them, the pass's own cycle on both, and the gangs that would be torn apart.
 """
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,12 +17,13 @@ from placement import Request, Snapshot
 from placement.patch import patched
 from placement.phrases import and_list, plural
 from placement.place import fits
-from placement.policy import Cycle, Patient, Placed, Refused
+from placement.policy import Patient, Placed, Refused
 from placement.sharing import Gang, Split, splits
 from placement.words import placement_sentence
-from runs.explaining.moments import SOMEBODY_S_RUN, names_words
+from runs.explaining.moments import names_words
 from runs.models import Assignment, Run, RunAttempt
-from runs.scheduling.planning import ClusterMemory, Plan, plan_load, waiting_runs
+from runs.reasons import SOMEBODY_S_RUN
+from runs.scheduling.planning import plan_load, waiting_runs
 from runs.scheduling.request import request_base
 from runs.scheduling.rows import rows_load
 from runs.scheduling.snapshot import cluster_snapshot
@@ -34,10 +34,6 @@ RUNS_TRIED = 100
 """Of the runs that wait, so many are tried: the first ones of the queue."""
 
 PLACES = {"fabric": "fabric", "rack": "rack", "nvlink_domain": "NVLink domain"}
-
-_memory: dict[int, ClusterMemory] = defaultdict(ClusterMemory)
-"""By cluster: previews follow the keys that somebody types."""
-_memory_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +126,7 @@ class _Queue:
         self.now = now
         self.runs = {run.id: run for run in waiting}
         self.usage = usage_of(cluster, now)
-        with _memory_lock:
-            self.plan: Plan = plan_load(cluster, waiting, names, _memory[cluster.id], now)[0]
+        self.plan = plan_load(cluster, waiting, names, now)
 
     def told(
         self, before: Snapshot, after: Snapshot, naming: _Naming
@@ -157,8 +152,7 @@ class _Queue:
 
     def _judged(self, snapshot: Snapshot) -> dict[int, Placed | Patient | Refused]:
         """What a pass would decide, in its order."""
-        plan = self.plan
-        cycle = Cycle(snapshot, plan.jobs, plan.running, plan.shares, self.usage, self.now.timestamp())
+        cycle = self.plan.cycle(snapshot, self.usage, self.now)
         decided = {}
         for job in cycle.order():
             decided[job.key] = decision = cycle.judge(job)

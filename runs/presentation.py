@@ -119,7 +119,7 @@ def _reason_of_all(run: Run) -> str:
 
 def reason_with(run: Run, lacks: JSON | None) -> str:
     """The independent run's reason, and what the first of its workers in the queue lacks."""
-    return f"{word(run.reason)}. {words.headline(lacks)}" if lacks else word(run.reason)
+    return f"{word(run.reason)}. {waiting_words(lacks, run.workspace_id)}" if lacks else word(run.reason)
 
 
 def child_told(run: Run) -> Run | None:

@@ -14,6 +14,14 @@ NOT_QUEUED: dict[str, Any] = {
     "set_aside": "",
 }
 """The run's own columns about its wait, for whoever moves it."""
+ANEW: dict[str, Any] = {
+    **NOT_QUEUED,
+    "patient_since": None,
+    "voids": 0,
+    "voids_of_any_kind": 0,
+    "void_kind": "",
+}
+"""The same for a wait that begins anew: whatever was found out before counts no more."""
 
 _LEAVE = """
 WITH claimed AS (DELETE FROM runs_claim WHERE run_id = ANY(%(runs)s)),

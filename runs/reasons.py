@@ -23,6 +23,8 @@ SIGNALS = {
     11: "SIGSEGV",
     15: "SIGTERM",
 }
+SOMEBODY_S_RUN = "a run of another workspace"
+"""One that may not be seen, in a sentence about runs: it is not named."""
 SAID_BY_THE_AGENT = {"not_prepared", "not_started", "lost", "cut_off", "probe_failed", "hung"}
 """Kinds of exit whose message says more than a code."""
 MEANINGS = {
@@ -167,8 +169,10 @@ def waiting_words(explanation: Reason, workspace: int) -> str:
         return (
             f"{wait['behind'][-1]['run']} goes first; what is left of this workspace's quota is kept for it."
         )
-    who = first["run"] if first["workspace"] == workspace else "A run of another workspace"
-    return f"{who} goes first and keeps machines that this run could use."
+    keeps = "goes first and keeps machines that this run could use."
+    if first["workspace"] == workspace:
+        return f"{first['run']} {keeps}"
+    return f"{SOMEBODY_S_RUN[0].upper()}{SOMEBODY_S_RUN[1:]} {keeps}"
 
 
 SENTENCES: dict[str, Callable[[Reason], str]] = {

@@ -16,6 +16,7 @@ from runs.events import run_advance_on_commit, run_move
 from runs.foretold import run_foretell
 from runs.independent.children import children_arrange, children_of, children_requeue
 from runs.models import Assignment, Run, RunAttempt, WorkloadName
+from runs.queue import ANEW
 from runs.shapes import planned_shapes
 from runs.states import RUN_ENDED, AttemptState, RunState, Wanted
 from runs.store_checks import store_refusals
@@ -251,17 +252,14 @@ def _requeue_ended(run: Run, actor: Actor) -> None:
     if run.independent:
         children_requeue(run, children_of(run), reason=reason, **uncounted)
     Run.objects.filter(id=run.id).update(
+        **ANEW,
         **uncounted,
         wanted=Wanted.RUN,
-        voids=0,
-        voids_of_any_kind=0,
-        void_kind="",
         placed_at=None,
         started_at=None,
         ended_at=None,
         stopped_by="",
         restart_asked=False,
-        explanation=None,
     )
     workers_reset(run)
     run_move(run, RunState.PENDING, reason, was=RunState(run.state))

@@ -24,8 +24,9 @@ from machines.states import (
     MachineState,
 )
 from placement.phrases import plural
-from runs.explaining.moments import HELD_BY_OTHERS, SOMEBODY_S_RUN, moment_words
+from runs.explaining.moments import HELD_BY_OTHERS, moment_words
 from runs.models import Allocation, Assignment, RunAttempt
+from runs.reasons import SOMEBODY_S_RUN
 
 EVENTS_SHOWN = 50
 """Changes of health on a machine's page; all but the newest EVENTS_AT_ONCE are folded away."""

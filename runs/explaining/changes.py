@@ -8,9 +8,9 @@ from placement.phrases import and_list
 from placement.whatif import Named, WhatIf, what_ifs
 from placement.words_whatif import change_words, changes_words, place_words
 from runs.explaining.alone import offers_for_all
-from runs.explaining.moments import SOMEBODY_S_RUN
 from runs.explaining.never import never_changes
 from runs.explaining.when import Asked
+from runs.reasons import SOMEBODY_S_RUN
 from runs.states import WaitKind
 
 JSON = dict[str, Any]

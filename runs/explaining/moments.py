@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from placement.phrases import TOLD_IN_FULL, and_list
+from runs.reasons import SOMEBODY_S_RUN
 
 HELD_BY_OTHERS = "another workspace"
 """Who holds what one may not see: neither named nor counted."""
-SOMEBODY_S_RUN = "a run of another workspace"
-"""The same in a sentence about runs."""
 
 
 def moment_words(at: datetime, now: datetime) -> str:

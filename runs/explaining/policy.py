@@ -121,7 +121,7 @@ def _closed_words(pool: PoolUse, workspace: str, asked: int) -> str:
     if pool.closed == "pool_guaranteed":
         return f"Quota: what is free in pool {pool.pool} is guaranteed to other workspaces."
     cap, over = pool.cap or 0, pool.used + asked - (pool.cap or 0)
-    many = f", {over:,} too many" if over > 0 else ""
+    many = f", {over:,} too many" if over > 0 else "; what is left is kept for a run that goes first"
     return (
         f"Quota: {workspace} may use {plural(cap, 'GPU')} of pool {pool.pool}; "
         f"{pool.used:,} {'is' if pool.used == 1 else 'are'} in use{_users_words(pool)}, "

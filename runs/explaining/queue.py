@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from placement.phrases import TOLD_IN_FULL, and_list, shortened
-from runs.explaining.moments import HELD_BY_OTHERS, SOMEBODY_S_RUN, moment_words
+from runs.explaining.moments import HELD_BY_OTHERS, moment_words
 from runs.models import Reservation, Run
+from runs.reasons import SOMEBODY_S_RUN
 from runs.scheduling.records import Recalled, Reserved
 
 Data = dict[str, Any]

@@ -9,8 +9,9 @@ from machines.models import Gpu, Machine
 from machines.states import Health
 from placement import words
 from runs.explaining.held import Holder
-from runs.explaining.moments import HELD_BY_OTHERS, SOMEBODY_S_RUN, moment_words
+from runs.explaining.moments import HELD_BY_OTHERS, moment_words
 from runs.models import Run
+from runs.reasons import SOMEBODY_S_RUN
 from runs.scheduling.records import Reserved
 from wire.quantities import format_duration
 

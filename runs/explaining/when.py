@@ -9,9 +9,10 @@ from placement import Refusal, words
 from placement.future import earliest
 from placement.phrases import plural
 from runs.explaining.held import Holder
-from runs.explaining.moments import SOMEBODY_S_RUN, moment_words, names_words
+from runs.explaining.moments import moment_words, names_words
 from runs.explaining.policy import PoolUse, quota_frees_at
 from runs.models import Reservation, Run
+from runs.reasons import SOMEBODY_S_RUN
 from runs.scheduling.records import Recalled
 from runs.states import WaitKind
 from wire.spec import validate_document
@@ -65,16 +66,11 @@ def _told_by_itself(run: Run, now: datetime) -> str:
     if run.not_before is not None and run.not_before > now:
         return f"It is queued again at {moment_words(run.not_before, now)}, after its back-off."
     if run.reason.get("code") == "patience" and run.patient_since:
-        until = run.patient_since + timedelta(seconds=_patience_seconds(run))
+        until = run.patient_since + timedelta(seconds=validate_document(run.document).patience_seconds)
         return f"At the latest {moment_words(until, now)}, when its patience ends, if there still is room for it."
     if (run.explanation or {}).get("wait", {}).get("cause") == "making_room":
         return "As soon as what is being stopped in its favour has ended."
     return NEVER if run.wait_kind == WaitKind.NEVER else ""
-
-
-def _patience_seconds(run: Run) -> int:
-    groups = validate_document(run.document).groups()
-    return max(group.template.requested_resources.topology.patience_seconds for group in groups)
 
 
 def _order(_: Asked) -> dict[str, Any]:

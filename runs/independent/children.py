@@ -7,27 +7,23 @@ from typing import Any
 from common.clock import database_now
 from runs.independent.documents import child_document
 from runs.models import Run, Worker, WorkloadName
-from runs.queue import NOT_QUEUED, runs_leave_queue
+from runs.queue import ANEW, NOT_QUEUED, runs_leave_queue
 from runs.states import RunState, Wanted, WorkerState
 from runs.workers import workers_wanted
 from wire.spec import RunDocument, Shape
 
 FRESH: dict[str, Any] = {
-    **NOT_QUEUED,
+    **ANEW,
     "wanted": Wanted.RUN,
     "state": RunState.PENDING,
     "stopped_by": "",
     "restart_asked": False,
     "preemption": None,
-    "patient_since": None,
-    "voids": 0,
-    "voids_of_any_kind": 0,
-    "void_kind": "",
     "placed_at": None,
     "started_at": None,
     "ended_at": None,
 }
-"""A child that goes into the queue, for the first time or anew, whatever was found out before."""
+"""A child that goes into the queue, for the first time or anew."""
 
 
 @dataclass(frozen=True, slots=True)

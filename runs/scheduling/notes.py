@@ -11,11 +11,10 @@ from django.db import connection, transaction
 
 from common.nudge import publish_on_commit
 from machines.models import Cluster
-from placement import Placement, Refusal, Request
+from placement import Placement, Refusal
 from placement.policy import Job, Patient, Placed, Refused, Reserved
 from runs.events import LIVE_CHANNEL, run_announce
 from runs.models import Reservation, Run, RunWait
-from runs.scheduling.planning import Plan
 from runs.scheduling.ports import NoPort
 from runs.scheduling.records import Recorder
 from runs.states import RunState, WaitKind
@@ -31,7 +30,7 @@ class Note:
 
     run: Run
     position: int | None
-    """None: it is not in the order."""
+    """From 1; None: it is not in the order, and noted after all that are."""
     kind: WaitKind
     cause: str
     reason: Data
@@ -45,13 +44,12 @@ class Notes:
     """Collects the notes of one pass."""
 
     def __init__(
-        self, cluster: Cluster, runs: Mapping[int, Run], plan: Plan, names: Mapping[int, str], now: datetime
+        self, cluster: Cluster, runs: Mapping[int, Run], names: Mapping[int, str], now: datetime
     ) -> None:
         """`names`: machine id → name."""
         self.cluster = cluster
         self.runs = runs
         self.now = now
-        self._plan = plan
         self._names = names
         self._notes: list[Note] = []
         waits = RunWait.objects.filter(run__in=runs, until=None)
@@ -70,7 +68,7 @@ class Notes:
             return
         kind, cause = WaitKind(decision.kind), _cause(decision)
         told = decision.impossible.refusal if decision.impossible else decision.refusal
-        explanation = {**told.as_headline(), "wait": self._wait(job, decision, cause)}
+        explanation = {**told.as_headline(), "wait": self._wait(decision, cause)}
         self._add(job, decision, record, kind, cause, _WAITING, explanation, answer=decision.refusal)
 
     def no_port(self, job: Job, decision: Placed, missing: NoPort, record: Recorder) -> None:
@@ -83,14 +81,11 @@ class Notes:
         note = Note(run, None, WaitKind.POLICY, reason["code"], reason, explanation=None, judged=None)
         self._notes.append(note)
 
-    def _wait(self, job: Job, decision: Refused, cause: str) -> Data:
+    def _wait(self, decision: Refused, cause: str) -> Data:
         """What `runs/reasons.py` needs beside the engine's words, by kind of cause."""
         wait: Data = {"kind": decision.kind, "cause": cause}
         if decision.kind == "order":
             wait["behind"] = [self._named(key) for key in decision.behind]
-        if decision.kind == "policy":
-            closed = decision.request.over_cap | decision.request.guaranteed_to_others
-            wait["pools"] = [self._pool(job, decision.request, pool) for pool in sorted(closed)]
         if decision.impossible:
             wait["changes"] = decision.impossible.changes_data()
         return wait
@@ -98,14 +93,6 @@ class Notes:
     def _named(self, key: int) -> Data:
         run = self.runs[key]
         return {"run": run.name, "workspace": run.workspace_id}
-
-    def _pool(self, job: Job, request: Request, pool: str) -> Data:
-        share = self._plan.shares.get((job.workspace, pool))
-        return {
-            "pool": pool,
-            "cap": share.cap if share and pool in request.over_cap else None,
-            "lent": pool in request.guaranteed_to_others,
-        }
 
     def _add(
         self,
@@ -129,9 +116,9 @@ class Notes:
         }
         run, position = self.runs[job.key], len(self._notes) + 1
         patient = isinstance(decision, Patient)
-        self._notes.append(Note(run, position, kind, cause, reason, explanation, judged, patient))
-        known = self._open_waits.get(job.key)
-        if known is None or (known.kind, known.cause) != (kind, cause):
+        note = Note(run, position, kind, cause, reason, explanation, judged, patient)
+        self._notes.append(note)
+        if self._wait_moved(note):
             record.decision(job.key, decision.request, answer, placed=False)
 
     # --- Writing --------------------------------------------------------------------------------------

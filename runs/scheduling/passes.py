@@ -5,7 +5,6 @@ nudged while another ran is not lost: the dirty flag is cleared before loading a
 """
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,12 +22,12 @@ from placement.policy import Cycle, Job, Patient, Placed, Refused
 from runs.models import Reservation, Run
 from runs.scheduling.apply import placement_apply
 from runs.scheduling.notes import Notes, set_aside
-from runs.scheduling.planning import ClusterMemory, Plan, plan_load, waiting_runs
+from runs.scheduling.planning import Plan, plan_load, waiting_runs
 from runs.scheduling.ports import NoPort
 from runs.scheduling.preemption import claims_drop, preemption_apply
 from runs.scheduling.records import record_open
 from runs.scheduling.snapshot import Loaded, cluster_snapshot
-from runs.scheduling.usage import usage_of
+from runs.scheduling.usage import usage_charge_due, usage_of
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +35,6 @@ LOCK_SPACE = 0x41737472
 """First key of the advisory locks, so that nobody else's numbers clash with ours ("Astr")."""
 PASSES_AT_ONCE = 5
 """How often a pass follows another at once because the cluster changed meanwhile; then the sweep takes over."""
-
-_memory: dict[int, ClusterMemory] = defaultdict(ClusterMemory)
-"""By cluster, for as long as this process lives."""
 
 
 @receiver(cluster_changed)
@@ -104,38 +100,28 @@ def cluster_pass(cluster_id: int) -> None:
         Reservation.objects.filter(cluster=cluster).delete()
         return
     loaded = cluster_snapshot(cluster)
-    memory = _memory[cluster_id]
-    plan, broken = plan_load(cluster, waiting, loaded.names, memory, now)
+    plan = plan_load(cluster, waiting, loaded.names, now)
     runs = {run.id: run for run in waiting}
-    for key, error in broken.items():
+    for key, error in plan.broken.items():
         set_aside(runs[key], error)
-    cycle = Cycle(
-        loaded.snapshot,
-        plan.jobs,
-        plan.running,
-        plan.shares,
-        usage_of(cluster, now),
-        now.timestamp(),
-        memory.cycle,
-    )
-    _Pass(cluster, loaded, memory, cycle, Notes(cluster, runs, plan, loaded.names, now)).run(plan)
+    usage_charge_due(cluster, now)
+    cycle = plan.cycle(loaded.snapshot, usage_of(cluster, now), now)
+    _Pass(cluster, loaded, plan, cycle, Notes(cluster, runs, loaded.names, now)).run()
 
 
 class _Pass:
     """Asks the cycle about one run after the other and carries out what it says."""
 
-    def __init__(
-        self, cluster: Cluster, loaded: Loaded, memory: ClusterMemory, cycle: Cycle, notes: Notes
-    ) -> None:
+    def __init__(self, cluster: Cluster, loaded: Loaded, plan: Plan, cycle: Cycle, notes: Notes) -> None:
         self.cluster = cluster
         self.loaded = loaded
-        self.memory = memory
+        self.plan = plan
         self.cycle = cycle
         self.notes = notes
         self.record = record_open(cluster, loaded.snapshot, notes.now)
 
-    def run(self, plan: Plan) -> None:
-        for job in plan.jobs:
+    def run(self) -> None:
+        for job in self.plan.jobs:
             if job.claims:
                 self.record.step_claim(job.key, job.claims)
         for job in self.cycle.order():
@@ -144,7 +130,7 @@ class _Pass:
             except Exception as error:  # one run that can't be judged must not stop the others
                 log.exception("run %s could not be judged", job.key)
                 set_aside(self.notes.runs[job.key], error)
-        for key, reason in plan.lacking.items():
+        for key, reason in self.plan.lacking.items():
             self.notes.lacks(self.notes.runs[key], reason)
         self.notes.write(self.record, self.cycle.reserved)
 
@@ -166,7 +152,8 @@ class _Pass:
         if job.claims and not decision.making_room:
             claims_drop(job.key)
         if decision.preemption:
-            self._preempt(job, decision)
+            # When a victim has changed meanwhile, nobody is asked to leave; the next pass decides anew.
+            preemption_apply(self.notes.runs[job.key], decision.preemption, self.cluster)
         if decision.reserved:
             self.record.step_reserve(job.key, decision.reserved.machines, decision.reserved.at)
 
@@ -181,11 +168,5 @@ class _Pass:
             self.notes.no_port(job, decision, missing, self.record)
 
     def _apply(self, run: Run, placement: Placement) -> bool:
-        document = self.memory.known[run.id].document
+        document = self.plan.documents[run.id]
         return placement_apply(run, document, placement, self.loaded.versions, self.cluster)
-
-    def _preempt(self, job: Job, decision: Refused) -> None:
-        """Asks the victims to leave. When one has changed meanwhile, nobody is asked; the next pass decides anew."""
-        preemption = decision.preemption
-        if preemption:
-            preemption_apply(self.notes.runs[job.key], preemption, self.cluster)

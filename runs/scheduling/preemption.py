@@ -7,11 +7,10 @@ from placement import Rank
 from placement.preempt import Preemption
 from runs.events import run_advance_on_commit
 from runs.models import Claim, Run
+from runs.reasons import SOMEBODY_S_RUN
 from runs.states import RunState, Wanted
 from wire.quantities import MILLI
 
-ANOTHER = "a run of another workspace"
-"""What one may not see is not named."""
 STOPPABLE = (RunState.STARTING, RunState.RUNNING)
 
 
@@ -38,7 +37,7 @@ def _apply(run: Run, preemption: Preemption, cluster: Cluster) -> None:
         raise _Changed
     for victim in locked:
         if victim.id != run.id:
-            by = run.name if victim.workspace_id == run.workspace_id else ANOTHER
+            by = run.name if victim.workspace_id == run.workspace_id else SOMEBODY_S_RUN
             Run.objects.filter(id=victim.id).update(preemption={"code": "preempted", "by": by})
     claims_drop(run.id)
     Claim.objects.bulk_create(claim for rank in preemption.placement.ranks for claim in _claims(run, rank))

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Max
 
 from machines.models import Cluster
 from runs.models import WorkspaceUsage
@@ -16,13 +17,16 @@ _RATE = math.log(2) / HALF_LIFE.total_seconds()
 
 
 def usage_of(cluster: Cluster, now: datetime) -> dict[int, float]:
-    """Decayed GPU-seconds by workspace, charged anew when the last charging is a minute old."""
-    rows = list(WorkspaceUsage.objects.filter(cluster=cluster))
-    last = max((row.at for row in rows), default=None)
+    """Decayed GPU-seconds by workspace, as they were charged last."""
+    rows = WorkspaceUsage.objects.filter(cluster=cluster)
+    return {row.workspace_id: row.gpu_seconds * decay(now - row.at) for row in rows}
+
+
+def usage_charge_due(cluster: Cluster, now: datetime) -> None:
+    """Charges what was used since the last charging, when that is a minute old. Under the cluster's lock."""
+    last = WorkspaceUsage.objects.filter(cluster=cluster).aggregate(last=Max("at"))["last"]
     if last is None or now - last >= CHARGED_EVERY:
         usage_charge(cluster, last, now)
-        rows = list(WorkspaceUsage.objects.filter(cluster=cluster))
-    return {row.workspace_id: row.gpu_seconds * decay(now - row.at) for row in rows}
 
 
 def decay(elapsed: timedelta) -> float:

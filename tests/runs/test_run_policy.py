@@ -21,6 +21,7 @@ from runs.models import (
 from runs.presentation import run_reason
 from runs.reasons import word
 from runs.scheduling import apply, passes, preemption
+from runs.scheduling.memory import memory_forget
 from runs.scheduling.passes import cluster_pass
 from runs.scheduling.usage import HALF_LIFE, usage_charge, usage_of
 from tenancy.models import Workspace
@@ -88,7 +89,7 @@ def test_a_short_run_goes_first_where_it_is_out_of_the_way_in_time(house, machin
     placed(house, "holder", machines=1)
     attempt = RunAttempt.objects.get()
     Run.objects.filter(id=attempt.run_id).update(document=_limited(attempt.run.document, 7200))
-    passes._memory.clear()
+    memory_forget()
     big = submitted(house, "big", machines=2)
     short = submitted(house, "short", time_limit=1800)
     pass_over(house)
@@ -143,21 +144,6 @@ def test_a_placement_and_each_new_cause_are_kept_once(house, machines):
         ("big", False),
     ]
     assert big.fresh.judged["step"] == 0
-
-
-# --- Quotas -----------------------------------------------------------------------------------------
-
-
-def test_a_cap_holds_and_is_told_as_policy(house, machines):
-    WorkspacePool.objects.filter(workspace=house.workspace).update(gpu_cap=8)
-    first, second = submitted(house, "first"), submitted(house, "second")
-    pass_over(house)
-    assert [(gang.fresh.state, gang.fresh.wait_kind) for gang in (first, second)] == [
-        ("Starting", ""),
-        ("Pending", "policy"),
-    ]
-    assert second.fresh.explanation["wait"]["pools"] == [{"pool": "h100", "cap": 8, "lent": False}]
-    assert not Reservation.objects.exists()
 
 
 # --- Preemption -------------------------------------------------------------------------------------

@@ -141,6 +141,11 @@ class RunDocument(Part):
         return min((limit for limit in limits if limit), default=None)
 
     @property
+    def patience_seconds(self) -> int:
+        """The longest patience of any group."""
+        return max(group.template.requested_resources.topology.patience_seconds for group in self.groups())
+
+    @property
     def stop_grace_seconds(self) -> int:
         """The longest grace of any group."""
         return max(group.template.stop_grace_seconds for group in self.groups())

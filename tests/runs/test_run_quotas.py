@@ -1,0 +1,52 @@
+"""Quotas as a pass keeps and tells them, in the database."""
+
+import pytest
+
+from machines.models import WorkspacePool
+from runs.explanations import explanation_of
+from runs.models import Reservation
+from runs.presentation import run_reason
+from runs.scheduling.passes import cluster_pass
+from tests import factories
+from tests.support.gangs import Gang, placed
+
+pytestmark = pytest.mark.django_db
+
+
+def submitted(house, name, *, machines=1) -> Gang:
+    document = factories.document_make(name, gpus=8 * machines, machines=machines)
+    return Gang(factories.run_pending(house, name, document=document))
+
+
+def test_a_cap_holds_and_is_told_as_policy(house, machines):
+    WorkspacePool.objects.filter(workspace=house.workspace).update(gpu_cap=8)
+    first, second = submitted(house, "first"), submitted(house, "second")
+    cluster_pass(house.cluster.id)
+    assert [(gang.fresh.state, gang.fresh.wait_kind) for gang in (first, second)] == [
+        ("Starting", ""),
+        ("Pending", "policy"),
+    ]
+    assert explanation_of(second.fresh)["policy"]["text"] == (
+        "Quota: vision may use 8 GPUs of pool h100; 8 are in use (8 by first), 8 are asked, 8 too many."
+    )
+    assert not Reservation.objects.exists()
+
+
+def test_what_is_left_of_a_cap_is_kept_for_the_run_that_goes_first(house, machines):
+    """`large` needs the whole cap of 16, of which 8 are used: `small` would fit, and would keep it waiting for ever."""
+    WorkspacePool.objects.filter(workspace=house.workspace).update(gpu_cap=16)
+    placed(house, "holder", machines=1)
+    large, small = submitted(house, "large", machines=2), submitted(house, "small")
+    cluster_pass(house.cluster.id)
+
+    assert [(gang.fresh.state, gang.fresh.wait_kind) for gang in (large, small)] == [
+        ("Pending", "policy"),
+        ("Pending", "order"),
+    ]
+    assert (
+        run_reason(small.fresh) == "large goes first; what is left of this workspace's quota is kept for it."
+    )
+    assert explanation_of(small.fresh)["policy"]["text"] == (
+        "Quota: vision may use 16 GPUs of pool h100; 8 are in use (8 by holder), 8 are asked; "
+        "what is left is kept for a run that goes first."
+    )
