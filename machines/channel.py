@@ -15,7 +15,7 @@ from machines.inventory import inventory_store
 from machines.models import Machine, MachineCredential
 from machines.services import machines_revise
 from machines.signals import cluster_changed
-from wire.agent_messages import SyncRequest
+from wire.agent_messages import Observed, SyncRequest
 
 TWO_AGENTS_HOLD = timedelta(seconds=60)
 """How long a machine gets no starts after two living agents were seen on its credential."""
@@ -76,7 +76,7 @@ def sync_receive(machine_id: int, request: SyncRequest) -> Received:
         return Received(machine.desired_revision, machine.observed_digest, False, False)
     digest = machine.observed_digest
     if request.observed is not None and request.digest != digest:
-        _inventory_follow(machine, request)
+        _inventory_follow(machine, request, request.observed)
         digest = request.digest
     news = {
         **_instance_fields(machine, request),
@@ -90,14 +90,12 @@ def sync_receive(machine_id: int, request: SyncRequest) -> Received:
     return Received(machine.desired_revision, digest, True, quarantined)
 
 
-def _inventory_follow(machine: Machine, request: SyncRequest) -> None:
+def _inventory_follow(machine: Machine, request: SyncRequest, observed: Observed) -> None:
     """Most observations differ in their assignments only: the inventory's dozen statements are spared then."""
-    observed, digest = request.observed, request.digest
-    assert observed is not None  # noqa: S101 - for mypy: the caller has looked
     mark = sha256(f"{observed.inventory.model_dump_json()}{observed.busy_ports}".encode()).digest()
     if _inventories.get(machine.id) != (machine.observed_digest, mark):
         inventory_store(machine=machine, observed=observed, skew=timedelta(seconds=_skew(request)))
-    transaction.on_commit(lambda: _inventories.update({machine.id: (digest, mark)}))
+    transaction.on_commit(lambda: _inventories.update({machine.id: (request.digest, mark)}))
 
 
 def _instance_fields(machine: Machine, request: SyncRequest) -> dict[str, Any]:

@@ -1,21 +1,22 @@
 """Drives: directories of machines that owners let workspaces use. Where they lie on a host only owners say and see."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from common.errors import Conflict, FieldError, Invalid, NotFound
+from common.errors import FieldError, NotFound
 from machines.models import Cluster, DataVolume, DataVolumeAccess, Machine, Pool
 from machines.signals import cluster_changed
 from machines.states import DriveKind, Reach
 from tenancy.access import Actor
 from tenancy.models import Workspace
 from tenancy.services import audit_record
-from wire.names import BadName, check_slug, shown
+from tenancy.stores import created, name_flaws, refuse
+from wire.names import shown
 from wire.spec.base import SYSTEM_PATHS, check_absolute_path
 
 READ, WRITE = "read", "write"
@@ -69,24 +70,19 @@ def drive_create(*, cluster: Cluster, order: DriveOrder, actor: Actor) -> DataVo
     """Raises Invalid (all that is wrong at once) and Conflict for a name that is taken."""
     place = _Place(cluster, order)
     access = _Workspaces(cluster, order.access)
-    flaws = (*_name_flaws(order.name), *place.flaws, *_path_flaws(order.path), *access.flaws)
-    _refuse(flaws)
-    try:
-        with transaction.atomic():
-            drive = DataVolume.objects.create(
-                cluster=cluster,
-                name=order.name,
-                kind=order.kind,
-                path=order.path,
-                pool=place.pool,
-                machine=place.machine,
-                reach=order.reach,
-                changed_at=timezone.now(),
-                changed_by=actor.name,
-            )
-    except IntegrityError as error:
-        message = f"{cluster.slug} has a drive `{order.name}` already."
-        raise Conflict("drive", message, errors=(FieldError("name", "drive", message),)) from error
+    refuse(*name_flaws(order.name), *place.flaws, *_path_flaws(order.path), *access.flaws)
+    drive = DataVolume(
+        cluster=cluster,
+        name=order.name,
+        kind=order.kind,
+        path=order.path,
+        pool=place.pool,
+        machine=place.machine,
+        reach=order.reach,
+        changed_at=timezone.now(),
+        changed_by=actor.name,
+    )
+    created(drive, "drive", f"{cluster.slug} has a drive `{order.name}` already.")
     access.give(drive)
     _changed(drive, actor, "create", None, drive_data(drive))
     return drive
@@ -106,7 +102,7 @@ def drive_change(
     before = drive_data(row)
     row.path, row.reach = path or row.path, reach or row.reach
     workspaces = _Workspaces(row.cluster, access or {})
-    _refuse((*_path_flaws(row.path), *_reach_flaws(row.kind, row.reach), *workspaces.flaws))
+    refuse(*_path_flaws(row.path), *_reach_flaws(row.kind, row.reach), *workspaces.flaws)
     row.changed_at, row.changed_by = timezone.now(), actor.name
     row.save()
     if access is not None:
@@ -221,13 +217,6 @@ class _Workspaces:
         )
 
 
-def _name_flaws(name: str) -> Iterator[FieldError]:
-    try:
-        check_slug(name)
-    except BadName as error:
-        yield FieldError("name", "bad_name", str(error))
-
-
 def _path_flaws(path: str) -> Iterator[FieldError]:
     try:
         check_absolute_path(path)
@@ -246,8 +235,3 @@ def _reach_flaws(kind: str, reach: str) -> Iterator[FieldError]:
     elif kind == DriveKind.SHARED and reach != Reach.LOCAL:
         message = "A shared drive is on every machine already. `reach` is for a drive on one machine."
         yield FieldError("reach", "not_shared", message)
-
-
-def _refuse(flaws: Iterable[FieldError]) -> None:
-    if found := tuple(flaws):
-        raise Invalid("invalid", found[0].message, errors=found)

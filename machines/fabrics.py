@@ -164,17 +164,21 @@ def fabrics_settle(cluster_id: int) -> None:
     now = database_now()
     fabrics = list(Fabric.objects.filter(cluster=cluster_id).order_by("id"))
     says = _says(cluster_id)
+    leaving: list[Says] = []
     for fabric in fabrics:
         others = [other.key for other in fabrics if other.id != fabric.id]
         found = settled(fabric, says.get(fabric.id, ()), others, now)
         if found.key is not None:
             _rekey(fabric, *found.key, now)
-        _part(cluster_id, [port for port in found.leaving if port.machine_id in doubtful], now)
+        leaving += (port for port in found.leaving if port.machine_id in doubtful)
+    # Last of all: a key that one fabric has just taken over is no new fabric for the ports of another.
+    _part(cluster_id, leaving, now)
 
 
 def _doubtful(cluster_id: int) -> QuerySet[RdmaPort]:
-    """Ports that say another key than their fabric has: nearly always there are none."""
-    return _ports(cluster_id).exclude(reported_key="").exclude(reported_key=F("fabric__key"))
+    """Ports that say another key than their fabric has, and may be right: nearly always there are none."""
+    saying = _ports(cluster_id).exclude(reported_key="").exclude(reported_key=F("fabric__key"))
+    return saying.exclude(reported_guess=True, fabric__guessed=False)
 
 
 def _ports(cluster_id: int) -> QuerySet[RdmaPort]:
@@ -209,11 +213,12 @@ def _rekey(fabric: Fabric, key: str, guessed: bool, now: datetime) -> None:
 
 def _part(cluster_id: int, leaving: Sequence[Says], now: datetime) -> None:
     """They go to the fabric of their own key; placement sees another machine then."""
+    if not leaving:
+        return
     known = KnownFabrics(cluster_id, now)
     for port in leaving:
         fabric_id = known.find(port.key, guessed=port.guessed)
         RdmaPort.objects.filter(id=port.port_id).update(fabric_id=fabric_id)
-    if leaving:
-        machines = Machine.objects.filter(id__in={port.machine_id for port in leaving})
-        machines.update(version=F("version") + 1)
-        cluster_changed.send(sender=Fabric, cluster_id=cluster_id)
+    machines = Machine.objects.filter(id__in={port.machine_id for port in leaving})
+    machines.update(version=F("version") + 1)
+    cluster_changed.send(sender=Fabric, cluster_id=cluster_id)

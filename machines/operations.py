@@ -7,7 +7,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from common.clock import database_now
-from common.errors import Conflict, FieldError, Invalid
+from common.errors import Conflict, FieldError, Invalid, NotFound
 from machines.models import Cluster, Machine, MachineCredential, Pool
 from machines.services import machine_changed, machine_cordon, machines_lock, machines_wake, name_checked
 from tenancy.access import Actor
@@ -107,8 +107,9 @@ def machine_remove(*, machine: Machine, actor: Actor) -> None:
 
 
 def _require_empty(machine: Machine, what: str) -> None:
-    """The lock keeps placements away until the transaction ends."""
-    machines_lock([machine.id])
+    """The lock keeps placements away until the transaction ends. Raises NotFound when it was removed meanwhile."""
+    if not machines_lock([machine.id]):
+        raise NotFound(f"{machine.name} was removed.")
     # Assignments belong to the app above; their relation to machines is all that is read of them.
     held = machine.assignments.filter(gone_at=None).order_by("worker__name")
     names = list(held.values_list("worker__name", flat=True)[: NAMES_SHOWN + 1])

@@ -31,14 +31,7 @@ def workspace_grants(actor: Actor, workspace: Workspace) -> frozenset[Permission
     granted = _user_organization_grants(actor.user, workspace.organization_id) | _user_workspace_grants(
         actor.user, workspace
     )
-    token = actor.token
-    if token is None:
-        return granted
-    if token.workspace_id == workspace.id:
-        return granted & WORKSPACE_GRANTS[token.role]
-    if token.workspace_id is None and token.organization_id == workspace.organization_id:
-        return granted & ORGANIZATION_GRANTS[token.role]
-    return NOBODY
+    return granted & _token_workspace_grants(actor.token, workspace) if actor.token else granted
 
 
 def organization_grants(actor: Actor, organization: Organization) -> frozenset[Permission]:
@@ -87,12 +80,15 @@ def organization_for(actor: Actor, organization: str, need: Permission) -> Organ
 def workspaces_of(actor: Actor) -> list[Workspace]:
     """Those whose runs `actor` may read, by name."""
     found = _workspaces_of_user(actor.user)
-    if actor.token is None:
+    token = actor.token
+    if token is None:
         return found
-    return [each for each in found if Permission.READ_RUNS in workspace_grants(actor, each)]
+    return [each for each in found if Permission.READ_RUNS in _token_workspace_grants(token, each)]
 
 
 def _workspaces_of_user(user: User) -> list[Workspace]:
+    if not user.is_active:
+        return []
     everywhere = OrganizationMembership.objects.filter(
         user=user, role__in=(OrganizationRole.OPERATOR, OrganizationRole.OWNER)
     ).values("organization")
@@ -108,6 +104,15 @@ def _workspaces_of_user(user: User) -> list[Workspace]:
 def _require(grants: frozenset[Permission], need: Permission) -> None:
     if need not in grants:
         raise Forbidden(f"Your role does not allow you to {need.label}. An admin or owner can change it.")
+
+
+def _token_workspace_grants(token: ApiToken, workspace: Workspace) -> frozenset[Permission]:
+    """The most that the token may do there, whatever its maker may."""
+    if token.workspace_id == workspace.id:
+        return WORKSPACE_GRANTS[token.role]
+    if token.workspace_id is None and token.organization_id == workspace.organization_id:
+        return ORGANIZATION_GRANTS[token.role]
+    return NOBODY
 
 
 def _user_workspace_grants(user: User, workspace: Workspace) -> frozenset[Permission]:

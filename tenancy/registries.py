@@ -12,7 +12,8 @@ from common.encryption import seal
 from common.errors import FieldError, NotFound
 from tenancy.access import Actor
 from tenancy.models import RegistryCredential, Workspace
-from tenancy.secrets import created, name_flaws, refuse, store_audit, text_flaws
+from tenancy.secrets import store_audit, text_flaws
+from tenancy.stores import created, name_flaws, refuse
 from wire.names import BadName, check_line, shown
 
 DOCKER_HUB = "docker.io"

@@ -4,17 +4,18 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
 from common.encryption import Unreadable, seal, unseal
-from common.errors import Conflict, FieldError, Invalid, NotFound
+from common.errors import FieldError, NotFound
 from tenancy.access import Actor
 from tenancy.models import RegistryCredential, Secret, Workspace
 from tenancy.services import audit_record
+from tenancy.stores import created, name_flaws, refuse
 from wire.agent_messages import SHORTEST_SECRET
-from wire.names import BadName, check_slug, shown
+from wire.names import shown
 
 LARGEST_SECRET = 32 * 1024
 """Bytes: certificates and key files fit many times."""
@@ -76,16 +77,6 @@ def secret_values(workspace_id: int, names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-# --- What secrets and registry credentials share ----------------------------------------------------------
-
-
-def name_flaws(name: str) -> Iterable[FieldError]:
-    try:
-        check_slug(name)
-    except BadName as error:
-        yield FieldError("name", "bad_name", str(error))
-
-
 def _value_flaws(value: str) -> Iterable[FieldError]:
     yield from text_flaws("value", value)
     size = len(value.strip().encode(errors="replace"))
@@ -95,6 +86,9 @@ def _value_flaws(value: str) -> Iterable[FieldError]:
             "masked in logs. Put what is not secret into `env`."
         )
         yield FieldError("value", "too_short", message)
+
+
+# --- What secrets and registry credentials share ----------------------------------------------------------
 
 
 def text_flaws(path: str, value: str) -> Iterable[FieldError]:
@@ -109,21 +103,6 @@ def text_flaws(path: str, value: str) -> Iterable[FieldError]:
         yield FieldError(path, "too_long", message)
     if "\0" in value:
         yield FieldError(path, "bad_text", "This has a NUL character, which no variable can hold. Encode it.")
-
-
-def refuse(*flaws: FieldError) -> None:
-    """Raises Invalid with all of them, if there are any."""
-    if flaws:
-        raise Invalid("invalid", flaws[0].message, errors=flaws)
-
-
-def created(row: Secret | RegistryCredential, code: str, message: str) -> None:
-    """Saves a new row. Raises Conflict, with `message`, when its name is taken."""
-    try:
-        with transaction.atomic():
-            row.save(force_insert=True)
-    except IntegrityError as error:
-        raise Conflict(code, message, errors=(FieldError("name", code, message),)) from error
 
 
 def store_audit(

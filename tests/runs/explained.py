@@ -6,12 +6,15 @@ from typing import Any
 from django.utils import timezone
 
 from machines.models import Machine, WorkspacePool
+from runs.explaining.moments import moment_words
 from runs.explanations import explanation_of
 from runs.models import Run, RunAttempt
 from runs.presentation import runs_for_display
 from runs.scheduling.passes import cluster_pass
 from tenancy.models import Workspace
 from tests import factories
+
+RACK = "one rack on one InfiniBand fabric"
 
 
 def holding(
@@ -45,6 +48,23 @@ def audio_make(house: factories.House) -> Workspace:
 
 def waiting(house: factories.House, name: str = "ddp-resnet50", **options: Any) -> Run:
     return factories.run_pending(house, name, document=factories.document_make(name, **options))
+
+
+def cordoned(name: str, *, days: int = 2) -> None:
+    at = timezone.now() - timedelta(days=days, minutes=5)
+    Machine.objects.filter(name=name).update(
+        cordoned_at=at, cordoned_by="ops", cordon_reason="changing a cable"
+    )
+
+
+def limit_of(run: Run) -> str:
+    """When its time limit ends it, in words."""
+    return in_words(RunAttempt.objects.get(run=run).time_limit_at)
+
+
+def in_words(at: datetime | None) -> str:
+    assert at is not None
+    return moment_words(at, timezone.now())
 
 
 def fresh(run: Run) -> Run:

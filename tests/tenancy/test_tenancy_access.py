@@ -9,6 +9,7 @@ from common.errors import Forbidden, Invalid, NotFound
 from common.problem import problem_of
 from common.secrets import secret_digest
 from tenancy.access import (
+    Actor,
     organization_for,
     organization_grants,
     workspace_for,
@@ -81,6 +82,7 @@ def test_somebody_who_is_no_longer_active_may_nothing(house, name):
 
     assert workspace_grants(factories.actor_of(user), house.workspace) == frozenset()
     assert organization_grants(factories.actor_of(user), house.organization) == frozenset()
+    assert workspaces_of(factories.actor_of(user)) == []
 
 
 def test_the_workspaces_of_a_person(house):
@@ -89,6 +91,20 @@ def test_the_workspaces_of_a_person(house):
     assert [each.slug for each in workspaces_of(factories.actor_of(house.ana))] == ["audio", "vision"]
     assert [each.slug for each in workspaces_of(factories.actor_of(house.bea))] == ["vision"]
     assert [each.slug for each in workspaces_of(factories.actor_of(house.cyd))] == ["secret"]
+
+
+@pytest.mark.parametrize(
+    ("role", "workspace", "seen"),
+    [("viewer", True, ["vision"]), ("owner", False, ["audio", "vision"]), ("member", False, [])],
+)
+def test_the_workspaces_of_a_token_in_one_query(house, role, workspace, seen, django_assert_num_queries):
+    Workspace.objects.create(organization=house.organization, slug="audio", name="Audio")
+    token = token_find(make(house, house.ana, role, workspace=workspace))
+    assert token is not None
+
+    with django_assert_num_queries(1):
+        found = workspaces_of(Actor(house.ana, token))
+    assert [each.slug for each in found] == seen
 
 
 # --- Tokens ------------------------------------------------------------------------------------------
