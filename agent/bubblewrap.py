@@ -114,9 +114,10 @@ class Bubblewrap:
         file_replace(entry.path / "launch", self._launch_settings(entry, assignment, len(files)), sync=False)
         with ExitStack() as stack:
             held: dict[str, int] = {}
-            port, secrets = self._port(assignment), handover(assignment)
+            port = self._port(assignment)
             if port:
                 held["port"] = stack.enter_context(port).fileno()
+            secrets = handover(assignment)
             if secrets is not None:
                 stack.callback(os.close, secrets)
                 held["secrets"] = secrets
@@ -145,7 +146,9 @@ class Bubblewrap:
             raise NotPrepared(f"port {assignment.rendezvous_port} is in use on {self._config.name}") from None
 
     def _launch_settings(self, entry: Entry, assignment: Assignment, files: int) -> bytes:
-        user = user_find(assignment.user)
+        user, stop_signal = user_find(assignment.user), signal_number(assignment.stop_signal)
+        # As a warning SIGKILL would end the worker.
+        warning = None if stop_signal == signal.SIGKILL else assignment.warn_signal_seconds
         settings: dict[str, object] = {
             "id": entry.id,
             "boot": self._places.boot_id,
@@ -156,10 +159,10 @@ class Bubblewrap:
             "uid": user.uid if user else "",
             "gid": user.gid if user else "",
             "groups": ",".join(map(str, user.groups)) if user else "",
-            "stop_signal": signal_number(assignment.stop_signal),
+            "stop_signal": stop_signal,
             "stop_grace": assignment.stop_grace_seconds,
             "time_limit": assignment.time_limit_seconds or "",
-            "warn": assignment.warn_signal_seconds or "",
+            "warn": warning or "",
             "cut_off": assignment.stop_when_cut_off_seconds or "",
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items()).encode()

@@ -1,6 +1,5 @@
 """One look at a worker: a command inside it, a connection to one of its ports, or a request over HTTP."""
 
-import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -9,6 +8,7 @@ from urllib.parse import quote
 
 from agent import VERSION
 from agent.runtime import Ran
+from agent.signals import signal_name
 from wire.agent_messages import HttpTarget, Probe
 
 _LINE_LENGTH = 200
@@ -48,20 +48,13 @@ def _look_exec(command: Sequence[str], seconds: float, run: Run) -> Look:
     if ran.timed_out:
         return Look(False, f"no end within {seconds:g} s{said}")
     if ran.code is not None and ran.code < 0:
-        return Look(False, f"ended by {_signal_name(-ran.code)}{said}")
+        return Look(False, f"ended by {signal_name(-ran.code)}{said}")
     return Look(ran.code == 0, f"exit {ran.code}{said}")
 
 
 def _last_line(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return f": {lines[-1][:_LINE_LENGTH]}" if lines else ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _look_tcp(port: int, addresses: Sequence[str], seconds: float) -> Look:

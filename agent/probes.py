@@ -28,7 +28,7 @@ class Listener(Protocol):
 class ProbeLoop(threading.Thread):
     def __init__(self, name: Name, probe: Probe, look_at: LookAt, listener: Listener) -> None:
         super().__init__(name=f"probe-{name}", daemon=True)
-        self._name: Name = name
+        self._kind: Name = name
         self._probe = probe
         self._look_at = look_at
         self._listener = listener
@@ -44,13 +44,13 @@ class ProbeLoop(threading.Thread):
 
     def run(self) -> None:
         # A worker that has just started is given a period before it must be alive.
-        due = time.monotonic() + (self._probe.period_seconds if self._name == "liveness" else 0)
+        due = time.monotonic() + (self._probe.period_seconds if self._kind == "liveness" else 0)
         while not self._closed.wait(max(0.0, due - time.monotonic())):
             due = max(due, time.monotonic()) + self._probe.period_seconds
             try:
                 found = self._look()
             except Exception:
-                log.exception("the %s probe could not be tried, tried again", self._name)
+                log.exception("the %s probe could not be tried, tried again", self._kind)
                 continue
             if self._closed.is_set() or not self._goes_on(found):
                 return
@@ -66,11 +66,11 @@ class ProbeLoop(threading.Thread):
             return True
         if found.ok:
             self._failures = 0
-            return self._listener.passed(self._name)
+            return self._listener.passed(self._kind)
         self._failures += 1
         if self._failures < self._probe.failure_threshold:
             return True
-        return self._listener.failed(self._name, self._failures, found.message)
+        return self._listener.failed(self._kind, self._failures, found.message)
 
 
 class Probing:
@@ -93,10 +93,10 @@ class Probing:
 
     def go_on(self) -> None:
         """The worker has started."""
-        for name in ("readiness", "liveness"):
-            probe: Probe | None = getattr(self._probes, name)
-            if probe:
-                self._start("readiness" if name == "readiness" else "liveness", probe)
+        if self._probes.readiness:
+            self._start("readiness", self._probes.readiness)
+        if self._probes.liveness:
+            self._start("liveness", self._probes.liveness)
 
     def _start(self, name: Name, probe: Probe) -> None:
         with self._lock:

@@ -6,11 +6,11 @@ from typing import Any, cast, get_args
 
 from agent.journal import Facts
 from agent.reconcile import Phase
+from agent.signals import signal_name
 from agent.watch import Watched, watched_detail
 from wire.agent_messages import Assignment, AssignmentReport, Exit, Note
 from wire.quantities import format_duration
 
-_SIGNAL_NAMES = {2: "SIGINT", 9: "SIGKILL", 10: "SIGUSR1", 12: "SIGUSR2", 15: "SIGTERM"}
 _KINDS = get_args(Exit.model_fields["kind"].annotation)
 _REASONS = {
     "stopped": "Stop ordered",
@@ -147,10 +147,6 @@ def _stop_text(state: Mapping[str, Any], watched: Watched) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def signal_name(signum: int) -> str:
-    return _SIGNAL_NAMES.get(signum, f"signal {signum}")
 
 
 def _number(state: Mapping[str, Any], key: str) -> float | None:

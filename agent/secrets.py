@@ -23,8 +23,8 @@ def secret_variables(assignment: Assignment) -> dict[str, str]:
 def masks(assignment: Assignment | None) -> list[bytes]:
     """What must not be seen of them: the values, and of those with several lines each line, as a program may
     print them one by one. White space around them is no secret."""
-    values = [secret.value.strip() for secret in assignment.secrets if secret.value] if assignment else []
-    texts = {text for value in values for text in (value, *value.splitlines())}
+    values = [secret.value for secret in assignment.secrets if secret.value] if assignment else []
+    texts = {text.strip() for value in values for text in (value, *value.splitlines())}
     return sorted(text.encode() for text in texts if len(text.encode()) >= SHORTEST_SECRET)
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from astra.errors import FieldError, InvalidDocumentError, UsageError
-from wire.quantities import QuantityError, parse_duration, parse_size
+from astra.typed import read_quantity
+from wire.quantities import parse_duration, parse_size
 from wire.spec import SpecErrors, Unreadable, parse_document, read_text, validate_document
 
 Document = dict[str, Any]
@@ -66,7 +67,7 @@ def _task(flags: RunFlags) -> Document:
     if flags.env:
         task["env"] = dict(_variable(text, flags.environ) for text in flags.env)
     if flags.time is not None:
-        task["time_limit_seconds"] = _quantity(parse_duration, flags.time, "--time")
+        task["time_limit_seconds"] = read_quantity(parse_duration, flags.time, "--time")
     if resources := _resources(flags):
         task["requested_resources"] = resources
     return task
@@ -88,15 +89,8 @@ def _amounts(flags: RunFlags) -> Document:
     if flags.cpus is not None:
         amounts["cpu_cores"] = int(flags.cpus) if flags.cpus.is_integer() else flags.cpus
     if flags.mem is not None:
-        amounts["memory_bytes"] = _quantity(parse_size, flags.mem, "--mem")
+        amounts["memory_bytes"] = read_quantity(parse_size, flags.mem, "--mem")
     return amounts
-
-
-def _quantity(parse: Any, text: str, option: str) -> int:
-    try:
-        return int(parse(text))
-    except QuantityError as error:
-        raise UsageError(f"{option}: {error}") from None
 
 
 def pair(text: str, option: str) -> tuple[str, str]:

@@ -5,11 +5,9 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from datetime import time as time_of_day
 from enum import StrEnum
 from typing import Any
 
-from astra.errors import UsageError
 from astra.terminal import RESET, clean, escape_json, is_dangerous
 from wire.quantities import format_duration
 
@@ -158,17 +156,3 @@ def show_time(value: Any, now: datetime | None = None) -> str:
     age = ((now or datetime.now(time.tzinfo)) - time).total_seconds()
     distance = f"{format_duration(age)} ago" if age >= 0 else f"in {format_duration(-age)}"
     return f"{time.astimezone():%Y-%m-%d %H:%M:%S} ({distance})"
-
-
-def read_time(text: str, now: datetime | None = None) -> datetime:
-    """A time that a person typed: RFC 3339, or in the reader's own zone a date with a time, or a time of today."""
-    moment = now or datetime.now().astimezone()
-    try:
-        if "-" not in text:
-            return datetime.combine(moment.date(), time_of_day.fromisoformat(text), moment.tzinfo)
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        told = clean(text)[:40]
-        raise UsageError(
-            f"“{told}” is not a time. Write 14:03, 2026-03-01 14:03, or 2026-03-01T14:03:07Z."
-        ) from None

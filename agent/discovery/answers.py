@@ -2,6 +2,9 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
+_FABRIC_WAITS, _FABRIC_DONE = (1, 2), 3
+"""nvmlGpuFabricState_t: not started, in progress; completed."""
+
 
 class Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -24,6 +27,16 @@ class NvFabric(Answer):
     """All zeros on a machine whose switches connect no others."""
     clique: int
     health: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Its switches have not taken it in yet."""
+        return self.state in _FABRIC_WAITS
+
+    @property
+    def done(self) -> bool:
+        """They have answered; `status` says what."""
+        return self.state == _FABRIC_DONE
 
 
 class Pcie(Answer):

@@ -20,7 +20,6 @@ Verdict = Literal["ok", "warning", "missing", "wrong"]
 """Fine; works with a drawback; not there though it is needed; there and broken."""
 
 _DMA_BUF_KERNEL = (5, 12)
-_FABRIC_WAITS = (1, 2)
 _COMM_LENGTH = 15  # the kernel keeps so much of a process's name
 _CHANNEL = "dev/nvidia-caps-imex-channels/channel0"
 _FABRIC_MANAGER, _GPUDIRECT, _IMEX = "fabric manager", "GPUDirect RDMA", "IMEX daemon"
@@ -137,7 +136,7 @@ def _gpus(facts: Facts) -> Iterator[Check]:
 
 def _fabric_manager(facts: Facts) -> Check:
     """On machines whose GPUs are connected by NVLink switches, CUDA starts only once it has set them up."""
-    waiting = [gpu.index for gpu in facts.gpus if gpu.fabric and gpu.fabric.state in _FABRIC_WAITS]
+    waiting = [gpu.index for gpu in facts.gpus if gpu.fabric and gpu.fabric.waits]
     start = "systemctl enable --now nvidia-fabricmanager"
     if waiting:
         return Check(_FABRIC_MANAGER, "wrong", f"GPUs {_listed(waiting)} wait for it", start)

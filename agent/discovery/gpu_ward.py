@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 
 from agent.discovery.answers import Failure, GpuAnswer, NvmlAnswer
-from agent.discovery.health import HEALTHY, Rule, Sign, Verdict, worse
+from agent.discovery.health import Rule, Sign, Verdict, worse
 from agent.discovery.health_book import HealthBook
 from agent.discovery.nvml import Code
 from agent.discovery.nvml_process import Problem, Silent
@@ -13,7 +13,6 @@ from agent.discovery.tree import Tree
 from wire.agent_messages import GpuReport
 from wire.machine_facts import GpuInstance, SplitGpu
 
-_FABRIC_DONE = 3
 _FRESH_SECONDS = 30.0
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 _MOST_MEMORY = 2**50
@@ -148,13 +147,13 @@ class GpuWard:
         return tuple(sorted(reports, key=lambda report: (report.index, report.uuid)))
 
     def _report(self, tree: Tree, gpu: GpuAnswer, trouble: Verdict, now: float) -> GpuReport:
-        found = worse(self._book.age(*_subject(gpu), now), trouble if trouble.bad else HEALTHY)
+        found = worse(self._book.age(*_subject(gpu), now), trouble)
         return GpuReport(
             index=gpu.index,
             uuid=gpu.uuid[:96],
             product=gpu.product[:128],
             memory_bytes=_memory(gpu.memory_bytes),
-            numa_node=_numa(tree, gpu.pci_bus),
+            numa_node=tree.numa_node(f"sys/bus/pci/devices/{gpu.pci_bus}") if gpu.pci_bus else None,
             nvlink_domain=nvlink_domain(gpu),
             health=found.health,
             evidence=found.evidence,
@@ -168,12 +167,7 @@ class GpuWard:
 def nvlink_domain(gpu: GpuAnswer) -> str | None:
     """Cluster and clique, when its switches connect it to GPUs of other machines."""
     fabric = gpu.fabric
-    if (
-        fabric is None
-        or fabric.state != _FABRIC_DONE
-        or fabric.status != 0
-        or fabric.cluster_uuid == _NO_CLUSTER
-    ):
+    if fabric is None or not fabric.done or fabric.status != 0 or fabric.cluster_uuid == _NO_CLUSTER:
         return None
     return f"{fabric.cluster_uuid}.{fabric.clique}"[:80]
 
@@ -196,8 +190,3 @@ def _split(gpu: GpuAnswer) -> SplitGpu:
 
 def _memory(number: int) -> int:
     return number if 0 <= number < _MOST_MEMORY else 0
-
-
-def _numa(tree: Tree, bus: str) -> int | None:
-    node = tree.number(f"sys/bus/pci/devices/{bus}/numa_node") if bus else None
-    return node if node is not None and 0 <= node < 2**15 else None

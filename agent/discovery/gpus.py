@@ -105,7 +105,9 @@ class GpuReader:
     def _throttle(self, gpu: str) -> int:
         """Drivers before 535 know the question by another name."""
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons", gpu)
-        return reasons or self._number("nvmlDeviceGetCurrentClocksThrottleReasons", gpu) or 0
+        if reasons is None:
+            reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", gpu)
+        return reasons or 0
 
     def _sram_worn(self, gpu: str) -> bool:
         status = self._maybe(

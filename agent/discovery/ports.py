@@ -84,7 +84,7 @@ def _port(tree: Tree, device: str, number: int) -> Port | None:
         if layer == "Ethernet"
         else tuple(g for _, g in gids),
         netdev=_netdev(tree, device, base),
-        numa_node=_numa(tree.number(f"{CLASS}/{device}/device/numa_node")),
+        numa_node=tree.numa_node(f"{CLASS}/{device}/device"),
         downs=tree.number(f"{base}/counters/link_downed"),
     )
 
@@ -134,8 +134,3 @@ def _netdev(tree: Tree, device: str, base: str) -> str | None:
             return name[:32]
     names = tree.names(f"{CLASS}/{device}/device/net")
     return names[0][:32] if len(names) == 1 else None
-
-
-def _numa(node: int | None) -> int | None:
-    """The kernel says -1 where there is one node only, or it doesn't know."""
-    return node if node is not None and 0 <= node < 2**15 else None

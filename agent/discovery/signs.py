@@ -22,8 +22,6 @@ SLOW = Rule("suspect", enter=_MINUTE, leave=15 * _MINUTE)
 
 _HW_SLOWDOWN, _SW_THERMAL, _HW_THERMAL, _POWER_BRAKE = 0x8, 0x20, 0x40, 0x80
 """nvmlClocksEventReasons that mean trouble. A power cap (0x4) is what a GPU under full load runs into."""
-_FABRIC_WAITS = (1, 2)
-_FABRIC_DONE = 3
 _FABRIC_FLAGS = {0: "less bandwidth", 4: "unhealthy routes", 6: "access time-outs"}
 """nvmlGpuFabricInfo healthMask: bit at which two bits begin, which are 1 when it is so."""
 _MANY_REPLAYS = 100
@@ -132,9 +130,9 @@ def _growing(was: NvLink, now: NvLink) -> bool:
 
 
 def _fabric_signs(fabric: NvFabric) -> Iterator[Sign]:
-    if fabric.state in _FABRIC_WAITS:
+    if fabric.waits:
         yield Sign("fabric", "it waits for its NVLink switches: is the fabric manager running?", UNREADY)
-    elif fabric.state == _FABRIC_DONE and fabric.status != 0:
+    elif fabric.done and fabric.status != 0:
         yield Sign("fabric", f"its NVLink switches refused it (error {fabric.status})", UNREADY)
     for bit, words in _FABRIC_FLAGS.items():
         if fabric.health >> bit & 3 == 1:

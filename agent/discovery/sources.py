@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from agent.discovery.host import DRIVER
 from agent.discovery.nvml_process import COMMAND, Deadlines
 from agent.discovery.subnet_manager import AskSm, sminfo
 from agent.discovery.tree import Tree
@@ -39,4 +40,4 @@ def nvidia_devices(tree: Tree) -> int:
 
 
 def driver_loaded(tree: Tree) -> bool:
-    return tree.exists("proc/driver/nvidia/version")
+    return tree.exists(DRIVER)

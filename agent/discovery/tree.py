@@ -25,6 +25,11 @@ class Tree:
         except ValueError:
             return None
 
+    def numa_node(self, device: str) -> int | None:
+        """Of a device's directory. The kernel says -1 where there is one node only, or it doesn't know."""
+        node = self.number(f"{device}/numa_node")
+        return node if node is not None and 0 <= node < 2**15 else None
+
     def names(self, path: str) -> list[str]:
         """Entries of a directory, sorted; none when it isn't there."""
         try:

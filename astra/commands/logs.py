@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Callable
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,7 +26,9 @@ def logs(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Only newer lines: 10m, or 2026-03-01T14:00:00Z."),
+        typer.Option(
+            "--since", metavar="TIME", help="Only newer lines: 10m, 14:03, or 2026-03-01T14:00:00Z."
+        ),
     ] = None,
     attempt: Annotated[
         int | None,
@@ -61,21 +62,15 @@ def _run(client: "Client", name: str, worker_error: Exception) -> Any:
 
 
 def _since(text: str | None) -> str | None:
-    """A duration, counted back by the server's clock; or a time with its zone."""
-    from astra.errors import UsageError
-    from wire.quantities import QuantityError, parse_duration
+    """A duration, counted back by the server's clock; or a time, sent with its zone."""
+    from astra.typed import read_quantity, read_time
+    from wire.quantities import parse_duration
 
     if text is None:
         return None
-    if re.match(r"\d{4}-", text):
-        try:
-            return datetime.fromisoformat(text).astimezone().isoformat()
-        except ValueError:
-            raise UsageError(f"--since: “{text}” is not a time such as 2026-03-01T14:00:00Z.") from None
-    try:
-        return f"{parse_duration(text)}s"
-    except QuantityError as error:
-        raise UsageError(f"--since: {error}") from None
+    if ":" in text or re.match(r"\d{4}-", text):
+        return read_time(text).isoformat()
+    return f"{read_quantity(parse_duration, text, '--since')}s"
 
 
 def write_worker(client: "Client", worker: str, wanted: "Wanted") -> None:

@@ -81,15 +81,12 @@ def drain(
     workspace: Workspace = None,
 ) -> None:
     """Keep new work off a machine and send its runs back to the queue."""
-    from astra.errors import UsageError
-    from wire.quantities import QuantityError, parse_duration
+    from astra.typed import read_quantity
+    from wire.quantities import parse_duration
 
     body: dict[str, Any] = {"reason": reason} if reason else {}
     if within is not None:
-        try:
-            body["within_seconds"] = parse_duration(within)
-        except QuantityError as error:
-            raise UsageError(f"--within: {error}") from None
+        body["within_seconds"] = read_quantity(parse_duration, within, "--within")
     _act(name, "drain", body, "draining", cluster, workspace)
 
 

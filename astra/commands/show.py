@@ -50,7 +50,8 @@ def why(
     Of a run that is placed: why it landed where it did.
     """
     from astra.explanation import explanation_lines
-    from astra.output import Format, emit, read_time, say
+    from astra.output import Format, emit, say
+    from astra.typed import read_time
 
     time = read_time(at).isoformat() if at else None
     with connect(workspace) as client:

@@ -61,14 +61,16 @@ def _expiry(after: str | None) -> str | None:
     from datetime import UTC, datetime, timedelta
 
     from astra.errors import UsageError
-    from wire.quantities import QuantityError, parse_duration
+    from astra.typed import read_quantity
+    from wire.quantities import parse_duration
 
     if after is None:
         return None
+    seconds = read_quantity(parse_duration, after, "--expires")
     try:
-        return (datetime.now(UTC) + timedelta(seconds=parse_duration(after))).isoformat()
-    except (QuantityError, OverflowError) as error:
-        raise UsageError(f"--expires: {error}") from None
+        return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+    except OverflowError:
+        raise UsageError(f"--expires: {after} is longer than any calendar.") from None
 
 
 @tokens.command(epilog=examples("astra astraeus token revoke 12"))

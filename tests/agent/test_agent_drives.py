@@ -1,5 +1,7 @@
 """Drives: what a worker sees of them, what leads out of them, and why one can't be had."""
 
+import ctypes
+import errno
 import os
 import shutil
 import subprocess
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agent import beneath
 from agent.bubblewrap import Bubblewrap, Places
 from agent.config import Config
 from agent.drives import Drive, _answer, drives_find
@@ -96,9 +99,9 @@ def test_a_sub_path_alone_through_a_link_that_stays_inside(
 def test_a_drive_outlives_its_worker_and_a_config_lies_beside_it(
     console: FakeConsole, agent: AgentProcess, root: Path
 ) -> None:
-    files = (FileMount(path="/work/config.yaml", value="x: 1\n"),)
-    script = "cat /work/config.yaml; mkdir /work/out/run; echo 1 > /work/out/run/step"
-    console.want(mounted(script, mount(root, "/work/out", read_only=False), files=files))
+    files = (FileMount(path="/data/config.yaml", value="x: 1\n"),)
+    script = "cat /data/config.yaml; mkdir /data/out/run; echo 1 > /data/out/run/step"
+    console.want(mounted(script, mount(root, "/data/out", read_only=False), files=files))
     assert output(console) == "x: 1\n"
     console.want()
     console.wait(lambda: console.observed and not console.observed.assignments, "it is forgotten")
@@ -144,6 +147,30 @@ def test_nothing_leads_out_of_a_drive(root: Path, sub_path: str) -> None:
     assert refused(config(root), mount(root, sub_path=sub_path)) == (
         f"The drive imagenet can't be used on gpu-01: {shown} leads out of it, through a symbolic link or `..`."
     )
+
+
+def test_a_path_that_is_renamed_under_the_look_is_looked_at_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel gives up on a ".." while anything is renamed, and wants to be asked again."""
+    tries: list[int] = []
+
+    class Disturbed:
+        def syscall(self, *arguments: Any) -> int:
+            tries.append(1)
+            if len(tries) < 3:
+                ctypes.set_errno(errno.EAGAIN)
+                return -1
+            found: int = libc.syscall(*arguments)
+            return found
+
+    libc = beneath._libc
+    monkeypatch.setattr(beneath, "_libc", Disturbed())
+    top = os.open(root, os.O_PATH)
+    found = beneath.open_beneath(top, "data/sets/latest")
+    assert os.path.samestat(os.fstat(found), (root / "data/sets/v2").stat())
+    os.close(found)
+    os.close(top)
 
 
 def test_why_a_drive_cannot_be_used(root: Path, tmp_path: Path) -> None:

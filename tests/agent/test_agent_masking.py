@@ -63,12 +63,12 @@ def test_which_values_are_masked() -> None:
     secrets = (
         Secret(env="A", value="long enough"),
         Secret(env="B", value="short"),
-        Secret(path="/key", value="-----BEGIN KEY-----\nfirst line of it\nend\n"),
+        Secret(path="/key", value="-----BEGIN KEY-----\n  first line of it \nend\n"),
         Secret(env="C"),
     )
     assert masks(worker(secrets=secrets)) == [
         b"-----BEGIN KEY-----",
-        b"-----BEGIN KEY-----\nfirst line of it\nend",
+        b"-----BEGIN KEY-----\n  first line of it \nend",
         b"first line of it",
         b"long enough",
     ]

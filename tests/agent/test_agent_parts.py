@@ -84,6 +84,16 @@ def test_gpus_are_named_to_cuda_unless_they_are_simulated() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in environment(simulated, assignment)
 
 
+@pytest.mark.parametrize(
+    ("number", "name"), [(1, "SIGHUP"), (3, "SIGQUIT"), (15, "SIGTERM"), (28, "SIGWINCH"), (99, "signal 99")]
+)
+def test_every_stop_signal_has_its_name_in_the_history(number: int, name: str) -> None:
+    state = {"phase": "stopping", "stopping_at": 5.0, "stop_signal": number, "stop_grace": 30}
+    stopping = Facts(alive=True, marker=True, state=state)
+    report = report_of("a1", worker(), "stop", stopping, watched=Watched(), log_size=0, now=6)
+    assert [note.text for note in report.notes] == [f"Stop ordered: {name} sent, SIGKILL follows after 30 s"]
+
+
 @pytest.mark.parametrize(("name", "number"), [("SIGTERM", 15), ("term", 15), ("SIGUSR1", 10), ("2", 2)])
 def test_signal_number(name: str, number: int) -> None:
     assert signal_number(name) == number

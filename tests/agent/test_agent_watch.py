@@ -78,6 +78,15 @@ def test_a_worker_that_does_not_listen_survives_the_warning(
     assert console.wait_gone("a1").exit == Exit(kind="stopped", code=143, signal=15)
 
 
+@pytest.mark.processes
+def test_sigkill_is_no_warning(console: FakeConsole, agent: AgentProcess) -> None:
+    console.want(worker(script=LOOP, stop_signal="SIGKILL", time_limit_seconds=1.5, warn_signal_seconds=1.3))
+    gone = console.wait_gone("a1")
+    assert gone.exit is not None
+    assert gone.exit.kind == "time_limit"
+    assert not any("warning" in note.text for note in gone.notes)
+
+
 # --- silence
 
 

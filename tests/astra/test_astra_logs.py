@@ -161,8 +161,11 @@ def test_since_is_sent_in_seconds_or_as_a_time(astra, console):
     astra("astraeus", "logs", "--since", "1h30m", "ddp-0")
     astra("astraeus", "logs", "--since", "2026-03-01T14:00:00Z", "ddp-0")
     assert [seen.query["since"] for seen in console.seen] == ["5400s", "2026-03-01T14:00:00+00:00"]
-    result = astra("astraeus", "logs", "--since", "yesterday", "ddp-0")
-    assert (result.exit_code, len(console.seen)) == (2, 2)
+    astra("astraeus", "logs", "--since", "14:03Z", "ddp-0")
+    assert console.seen[-1].query["since"].endswith("T14:03:00+00:00")
+    for wrong in ("yesterday", "25:00", "2026-02-30T14:00:00Z", "0001-01-01T00:00:00+14:00"):
+        result = astra("astraeus", "logs", "--since", wrong, "ddp-0")
+        assert (result.exit_code, len(console.seen)) == (2, 3)
 
 
 def test_raw_bytes_stay_raw_in_a_pipe(astra, console):

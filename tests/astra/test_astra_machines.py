@@ -92,7 +92,10 @@ def test_a_token_that_expires(astra, console):
     expiry = datetime.fromisoformat(console.seen[0].body["expires_at"])
     assert timedelta(days=90) <= expiry - before <= timedelta(days=90, minutes=1)
     assert console.seen[0].body["role"] == "viewer"
-    assert astra("astraeus", "token", "create", "ci", "--expires", "90").exit_code == 2
+    for wrong in ("90", "99999999d"):
+        refused = astra("astraeus", "token", "create", "ci", "--expires", wrong)
+        assert (refused.exit_code, len(console.seen)) == (2, 1)
+        assert "--expires: " in refused.stderr
 
 
 def test_tokens_are_listed_and_revoked(astra, console):

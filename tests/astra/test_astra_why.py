@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from astra.errors import UsageError
-from astra.output import read_time
+from astra.typed import read_time
 
 HERE = timezone(timedelta(hours=2))
 NOW = datetime(2026, 3, 1, 14, 10, tzinfo=HERE)
@@ -167,6 +167,8 @@ def test_what_is_no_time_is_told(astra, console):
     [
         ("14:03", datetime(2026, 3, 1, 14, 3, tzinfo=HERE)),
         ("09:30:15", datetime(2026, 3, 1, 9, 30, 15, tzinfo=HERE)),
+        ("12:03Z", datetime(2026, 3, 1, 12, 3, tzinfo=UTC)),
+        ("07:03-05:00", datetime(2026, 3, 1, 12, 3, tzinfo=UTC)),
         ("2026-03-01T14:03:07Z", datetime(2026, 3, 1, 14, 3, 7, tzinfo=UTC)),
         ("2026-03-01T14:03:07+05:00", datetime(2026, 3, 1, 9, 3, 7, tzinfo=UTC)),
     ],
