@@ -6,11 +6,14 @@ changed in between leads to a worker that isn't started, never to one that sees 
 """
 
 import os
+import time
 
 from agent.supervision.records import read
 
 _ROOTS = ("/newroot", "")
 """bubblewrap builds the sandbox below /newroot, and makes that the root at last, about when it says it is done."""
+_PIVOT_SECONDS = 2.0
+"""While the kernel swaps the roots, a path is below neither of them; on a busy machine for some milliseconds."""
 
 
 def mounts_wrong(child: int) -> str:
@@ -24,9 +27,18 @@ def mounts_wrong(child: int) -> str:
         return ""
     for line in lines:
         device, inode, path = line.split(" ", 2)
-        if (int(device), int(inode)) not in [_identity(f"/proc/{child}/root{root}{path}") for root in _ROOTS]:
+        if not _is_mounted(child, path, (int(device), int(inode))):
             return f"The drive at {path} changed its place while it was mounted. Start the run again."
     return ""
+
+
+def _is_mounted(child: int, path: str, wanted: tuple[int, int]) -> bool:
+    until = time.monotonic() + _PIVOT_SECONDS
+    while wanted not in [_identity(f"/proc/{child}/root{root}{path}") for root in _ROOTS]:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 def _identity(path: str) -> tuple[int, int] | None:

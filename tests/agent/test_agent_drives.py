@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from agent.config import Config
 from agent.drives import Drive, _answer, drives_find
 from agent.journal import Journal
 from agent.runtime import NotPrepared
+from agent.supervision.mounts import mounts_wrong
 from tests.agent.agents import ROOT, AgentProcess, eventually, worker
 from tests.agent.fake_console import FakeConsole
 from wire.agent_messages import Assignment, DriveMount, Exit, FileMount
@@ -340,3 +342,20 @@ def test_another_user_sees_the_drive_with_its_own_rights(
     finally:
         agent.clean()
         shutil.rmtree(place)
+
+
+@pytest.mark.parametrize(("meant", "said"), [(True, ""), (False, "changed its place")])
+def test_a_mount_is_looked_for_until_the_roots_of_its_sandbox_are_swapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meant: bool, said: str
+) -> None:
+    made, seen = tmp_path / "made", tmp_path / "seen"
+    made.mkdir()
+    identity = (made if meant else tmp_path).stat()
+    (tmp_path / "mounts").write_text(f"{identity.st_dev} {identity.st_ino} {seen}\n")
+    monkeypatch.chdir(tmp_path)
+    swap = threading.Timer(0.05, lambda: made.rename(seen))
+    swap.start()
+    wrong = mounts_wrong(os.getpid())
+    swap.join()
+    assert said in wrong
+    assert bool(wrong) == bool(said)
