@@ -1,6 +1,5 @@
-"""Short names for the array types of the engine, and the two helpers every module needs."""
+"""Short names for the array types of the engine, and the helpers every module needs."""
 
-from collections.abc import Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -23,11 +22,6 @@ def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
     """The same array, from now on refusing to be written to."""
     array.flags.writeable = False
     return array
-
-
-def index_of(names: Iterable[str | None]) -> dict[str, int]:
-    """Name → row in the sorted table of those names; None and "" are in no table."""
-    return {name: row for row, name in enumerate(sorted({name for name in names if name}))}
 
 
 def starts(*ordered: "Longs | Ints") -> Longs:

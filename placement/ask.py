@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placement.arrays import UNKNOWN, Bools, Ints, Longs
+from placement.arrays import UNKNOWN, Bools, Ints, Longs, read_only
 from placement.request import GroupRequest, Request
 from placement.shapes import Shape, shapes_of
 from placement.snapshot import FREE_HEALTHY, FREE_SUSPECT, GPU_FAULTY, GPU_SUSPECT, Snapshot
@@ -50,11 +50,11 @@ class Ask:
     index: int
     """The group's place in the request."""
 
-    @property
+    @cached_property
     def group(self) -> GroupRequest:
         return self.request.groups[self.index]
 
-    @property
+    @cached_property
     def topology(self) -> Topology:
         return self.snapshot.topology
 
@@ -68,7 +68,7 @@ class Ask:
         by_interconnect = {"infiniband": (INFINIBAND,), "rdma": (INFINIBAND, ROCE)}
         return by_interconnect.get(self.group.interconnect, ())
 
-    @property
+    @cached_property
     def min_gbps(self) -> int:
         """Slower ports do not count; 0: every port that is up counts, also one of unknown speed."""
         return self.group.min_gbps or 0
@@ -83,7 +83,7 @@ class Ask:
     def lemons(self) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None":
         """(machines,): lemon scores; None when no machine is to be avoided."""
         avoid = {name: score for name, score in self.request.avoid.items() if score > 0}
-        rows = self.topology.rows_named(frozenset(avoid))
+        rows = self.topology.rows_named(avoid) if avoid else np.zeros(0, dtype=np.int64)
         if not rows.size:
             return None
         scores = np.zeros(self.topology.size)
@@ -109,10 +109,10 @@ class Ask:
                 snapshot.free_healthy,
                 snapshot.free_suspect,
             )
-        of_model, match = self._match
+        of_model, fitting, match = self._hardware
         counts = GpuCounts(
             of_model,
-            of_model * match,
+            fitting,
             snapshot.faulty * match,
             snapshot.suspect * match,
             snapshot.free_healthy * match,
@@ -121,49 +121,42 @@ class Ask:
         return self._count_mixed(counts) if topology.mixed.size else counts
 
     @property
-    def _match(self) -> tuple[Ints, Ints]:
-        """(machines,): GPUs of the models asked for, and 1 where these have the memory, 0 elsewhere."""
+    def _hardware(self) -> tuple[Ints, Ints, Ints]:
+        """(machines,): GPUs of the models asked for, those of them with the memory, and 1 where such a machine's GPUs
+        are alike, 0 elsewhere."""
         topology, models, memory = self.topology, self.group.models, self.group.min_memory_bytes
 
-        def count() -> Ints:
+        def count() -> tuple[Ints, Ints, Ints]:
             right = self.models_match[topology.model] if models else True
-            return np.asarray(topology.gpus_total * right, dtype=np.int32)
+            of_model = np.asarray(topology.gpus_total * right, dtype=np.int32)
+            match = ((of_model > 0) & (topology.gpu_memory_min >= memory)).astype(np.int32)
+            fitting = of_model * match
+            rows = topology.mixed
+            of_model[rows] = ((topology.gpu_index[rows] != UNKNOWN) & self._model_fits(rows)).sum(axis=1)
+            fitting[rows] = self.gpu_fits(rows).sum(axis=1)
+            return read_only(of_model), read_only(fitting), read_only(match)
 
-        of_model = topology.remember(("of_model", models), count)
+        return topology.remember(("hardware", models, memory), count)
 
-        def fit() -> Ints:
-            return ((of_model > 0) & (topology.gpu_memory_min >= memory)).astype(np.int32)
-
-        return of_model, topology.remember(("fit", models, memory), fit)
+    def has_fitting(self, gpus: int) -> Bools:
+        """(machines,): has so many GPUs of a model and a memory size as asked, whatever their state."""
+        key = ("has_fitting", self.group.models, self.group.min_memory_bytes, gpus)
+        return self.topology.remember(key, lambda: np.asarray(self.gpus.fitting >= gpus))
 
     def _count_mixed(self, counts: GpuCounts) -> GpuCounts:
         """Counts again, GPU by GPU, where a machine's GPUs differ."""
         rows = self.topology.mixed
-        present = self.topology.gpu_index[rows] != UNKNOWN
-        of_model = present & self._model_fits(rows)
-        fits = of_model & (self.topology.gpu_memory[rows] >= self.group.min_memory_bytes)
-        state = self.snapshot.gpu_state[rows]
+        fits, state = self.gpu_fits(rows), self.snapshot.gpu_state[rows]
         faulty = fits & ((state & GPU_FAULTY) != 0)
-        masks = (
-            of_model,
-            fits,
-            faulty,
-            fits & ((state & GPU_SUSPECT) != 0) & ~faulty,
-            fits & (state == FREE_HEALTHY),
-            fits & (state == FREE_SUSPECT),
-        )
-        columns = (
-            counts.of_model,
-            counts.fitting,
-            counts.faulty,
-            counts.suspect,
-            counts.free_healthy,
-            counts.free_suspect,
-        )
-        patched = [column.copy() for column in columns]
-        for column, mask in zip(patched, masks, strict=True):
-            column[rows] = mask.sum(axis=1)
-        return GpuCounts(*patched)
+        masks = {
+            "faulty": faulty,
+            "suspect": fits & ((state & GPU_SUSPECT) != 0) & ~faulty,
+            "free_healthy": fits & (state == FREE_HEALTHY),
+            "free_suspect": fits & (state == FREE_SUSPECT),
+        }
+        for name, mask in masks.items():
+            getattr(counts, name)[rows] = mask.sum(axis=1)
+        return counts
 
     def _model_fits(self, rows: Longs | Ints) -> Bools:
         """(rows, slots): the GPU's own model is one of those asked for."""

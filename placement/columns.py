@@ -18,6 +18,9 @@ _MOST_BITS = 62
 _MOST_PORTS = 32
 """Ports of one machine told by name."""
 
+FASTEST_PORTS, PORTS_DOWN = "fastest_ports", "ports_down"
+"""What is remembered of a topology under these names follows from its ports."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -193,7 +196,7 @@ def _ports_present(outcome: MachineOutcome, machines: Longs) -> list[Column]:
 def _slow(outcome: MachineOutcome, machines: Longs) -> list[Column]:
     ask, topology = outcome.ask, outcome.ask.topology
     best = np.maximum(best_port_up(ask), best_port_down(ask))
-    count = topology.remember(("fastest_ports", ask.kinds), lambda: _fastest_ports(topology, ask.kinds, best))
+    count = topology.remember((FASTEST_PORTS, ask.kinds), lambda: _fastest_ports(topology, ask.kinds, best))
     return [
         _column("ports", count[machines], machines),
         _column("gbps", best[machines], machines),
@@ -211,7 +214,7 @@ def _fastest_ports(topology: Topology, kinds: tuple[int, ...], best: Ints) -> Lo
 
 def _down(outcome: MachineOutcome, machines: Longs) -> list[Column]:
     ask, topology = outcome.ask, outcome.ask.topology
-    key = ("ports_down", ask.kinds, ask.min_gbps)
+    key = (PORTS_DOWN, ask.kinds, ask.min_gbps)
     mask = topology.remember(key, lambda: _ports_down(topology, ask.kinds, ask.min_gbps, best_port_down(ask)))
     layout = topology.port_layout[machines]
 

@@ -15,7 +15,7 @@ from placement.arrays import Bools, Ints, Longs, lengths, starts
 from placement.ask import Ask
 from placement.request import Level
 from placement.shapes import Shape
-from placement.topology import Grouping
+from placement.topology import INFINIBAND, ROCE, Grouping
 
 WIDTHS = {
     "lemon": 8,
@@ -71,27 +71,26 @@ def slots_of(
     all are kept.
     """
     grouping = ask.topology.grouping(levels)
-    rows = np.flatnonzero(usable[grouping.machine])
+    rows = np.flatnonzero(usable.take(grouping.machine))
     if grouping.gbps is not None:
-        rows = rows[_reached(ask, grouping, rows, links)]
+        fast = grouping.gbps[rows] >= (ask.min_gbps if links else 0)
+        rows = rows[fast & counts_for(ask, grouping, links)[grouping.domain[rows]]]
     if not every:
         rows = _one_per_place(ask, grouping, rows, position)
     return Slots(grouping, rows, np.bincount(grouping.domain[rows], minlength=grouping.domains))
 
 
-def _reached(ask: Ask, grouping: Grouping, rows: Longs, links: tuple[int, ...]) -> Bools:
-    """Which rows' ports count on their fabric."""
-    fabrics = ask.topology.fabrics
-    fits = np.ones(grouping.domains, dtype=np.bool_)
-    if links:
-        counts = np.zeros(2, dtype=np.bool_)
-        counts[list(links)] = True
-        fits &= counts[fabrics.link[grouping.fabric]]
-    if ask.group.keep_within == "fabric":
-        fits &= fabrics.named[grouping.fabric]
-    assert grouping.gbps is not None  # noqa: S101  (the caller asks only for groupings by fabric)
-    fast = grouping.gbps[rows] >= (ask.min_gbps if links else 0)
-    return np.asarray(fast & fits[grouping.domain[rows]])
+def counts_for(ask: Ask, grouping: Grouping, links: tuple[int, ...]) -> Bools:
+    """(domains,): domains on a fabric of these link layers, and with a name where the gang must keep within it."""
+    if grouping.gbps is None:
+        return np.ones(grouping.domains, dtype=np.bool_)
+    fabrics, named = ask.topology.fabrics, ask.group.keep_within == "fabric"
+
+    def counts() -> Bools:
+        fits = np.isin(fabrics.link, links or (INFINIBAND, ROCE)) & (fabrics.named | (not named))
+        return np.asarray(fits)
+
+    return np.asarray(ask.topology.remember(("fabrics", links, named), counts)[grouping.fabric])
 
 
 def _one_per_place(ask: Ask, grouping: Grouping, rows: Longs, position: Ints | None) -> Longs:
@@ -148,7 +147,7 @@ def _pack(**parts: "npt.NDArray[np.integer | np.bool_] | int") -> Longs:
     for name, part in parts.items():
         if isinstance(part, np.ndarray):
             key = key | np.minimum(part, (1 << WIDTHS[name]) - 1, dtype=np.int64) << _BELOW[name]
-        else:
+        elif part:
             key = key | min(part, (1 << WIDTHS[name]) - 1) << _BELOW[name]
     return key
 

@@ -236,21 +236,23 @@ def gpu_memory(trial: Trial) -> Bools:
 
 
 def gpus_faulty(trial: Trial) -> Bools:
-    gpus, needed = trial.gpus, trial.shape.gpus
-    return np.asarray((gpus.fitting >= needed) & (gpus.sound < needed))
+    needed = trial.shape.gpus
+    return np.asarray(trial.ask.has_fitting(needed) & (trial.gpus.sound < needed))
 
 
 def gpus_busy(trial: Trial) -> Bools:
     gpus, needed = trial.gpus, trial.shape.gpus
-    return np.asarray((gpus.free < needed) & (gpus.fitting >= needed) & (gpus.sound > gpus.free))
+    return np.asarray((gpus.free < needed) & trial.ask.has_fitting(needed) & (gpus.sound > gpus.free))
 
 
 def gpus_suspect(trial: Trial) -> Bools:
     """Suspects stand in the way of healthy_only now, or would even if every run there had ended."""
     gpus, needed = trial.gpus, trial.shape.gpus
-    never = gpus.sound - gpus.suspect < needed
-    now = (gpus.free >= needed) & (gpus.free_healthy < needed)
-    return np.asarray((gpus.fitting >= needed) & (gpus.suspect > 0) & (never | now))
+    refused = np.asarray(trial.ask.has_fitting(needed) & (gpus.suspect > 0))
+    rows = np.flatnonzero(refused)  # few
+    free, healthy, suspect = gpus.free[rows], gpus.free_healthy[rows], gpus.suspect[rows]
+    refused[rows] = (gpus.sound[rows] - suspect < needed) | ((free >= needed) & (healthy < needed))
+    return refused
 
 
 # Cores and memory.

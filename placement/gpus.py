@@ -21,10 +21,10 @@ def gpu_slots(ask: Ask, machines: Longs, needed: int) -> Longs:
     offer = np.where(state == FREE_HEALTHY, _HEALTHY, _NO).astype(np.uint8)
     if not ask.group.healthy_only:
         offer[state == FREE_SUSPECT] = _SUSPECT
-    if ask.group.models or ask.group.min_memory_bytes:
+    if ask.topology.mixed.size:  # elsewhere all GPUs of a machine fit, or none
         offer *= ask.gpu_fits(machines)
     island, index = ask.topology.gpu_island[machines], ask.topology.gpu_index[machines]
-    alike = all(bool((table == table[:1]).all()) for table in (offer, island, index))
+    alike = machines.size > 1 and all((table[1:] == table[:-1]).all() for table in (offer, island, index))
     chosen = [
         choose(offer[row].tobytes(), island[row].tobytes(), index[row].tobytes(), needed)
         for row in range(1 if alike else machines.size)

@@ -23,8 +23,9 @@ from placement.topology import (
     Topology,
     members_of,
     port_sums_of,
+    ports_at,
 )
-from placement.untable import bits_set, ports_at, tables_of
+from placement.untable import bits_set, tables_of
 
 _Array = np.ndarray[Any, Any]
 _Item = TypeVar("_Item", bound=Hashable)

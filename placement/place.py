@@ -11,19 +11,19 @@ Several groups are one gang (`gang.py`): each is placed as above beside the othe
 of domains is looked at before the gang is refused (`refusals.py`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from placement.arrays import Bools
 from placement.ask import Ask
 from placement.gang import search_together
-from placement.outcome import Placement, Refusal
+from placement.outcome import Cause, Placement, Refusal
 from placement.ranks import group_placement
 from placement.refusals import refuse, refuse_together
 from placement.request import Request
 from placement.room import has_room
-from placement.rules import Rule
 from placement.search import Found, Judgement, search
 from placement.snapshot import Snapshot
 
@@ -60,15 +60,14 @@ def fits(snapshot: Snapshot, request: Request) -> bool:
     return len(judgements) == 1 or search_together(judgements) is not None
 
 
-def fits_without(refusal: Refusal, rules: Collection[Rule], request: Request) -> bool:
-    """Whether the gang that was refused would have been placed, had these rules not been asked.
-
-    `request`: the one refused, less what these rules read. Where it has one shape, the arrays of the refusal tell.
-    """
-    outcome = refusal.outcome
-    if len(request.groups) > 1 or outcome.ask.shapes != (refusal.shape,):
-        return fits(outcome.ask.snapshot, request)
-    return has_room(outcome.ask, refusal.shape, outcome.usable_but_for(rules))
+def fits_unreserved(refusal: Refusal) -> bool:
+    """Whether the gang that was refused would have been placed, had no machine been reserved."""
+    ask = refusal.outcome.ask
+    if not ask.request.reserved:
+        return False
+    if len(ask.request.groups) > 1:
+        return fits(ask.snapshot, replace(ask.request, reserved=frozenset()))
+    return refusal.cause is Cause.MACHINES_RESERVED  # of one group the refusal has looked
 
 
 def machines_open(snapshot: Snapshot, request: Request) -> Bools:

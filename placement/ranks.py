@@ -10,7 +10,7 @@ from placement.gpus import gpu_slots
 from placement.outcome import GroupPlacement, Rank, Score, Transport
 from placement.rules import MachineOutcome
 from placement.search import Found
-from placement.topology import INFINIBAND, Topology
+from placement.topology import INFINIBAND, Topology, ports_at
 from placement.verdicts import Verdict
 
 
@@ -77,10 +77,7 @@ def ports_of(ask: Ask, machines: Longs, fabric: int) -> list[tuple[str, ...]]:
     if fabric == UNKNOWN:
         return [()] * machines.size
     ports = ask.topology.ports
-    start, end = ports.start[machines], ports.start[machines + 1]
-    size = end - start
-    owner = np.repeat(np.arange(machines.size), size)
-    rows = np.arange(owner.size) - np.repeat(np.cumsum(size) - size, size) + np.repeat(start, size)
+    owner, rows = ports_at(ports, machines)
     fits = ports.up[rows] & (ports.fabric[rows] == fabric) & (ports.gbps[rows] >= ask.min_gbps)
     rows, owner = rows[fits], owner[fits]
     if not ask.group.min_gbps:

@@ -7,7 +7,7 @@ import numpy as np
 
 from placement.arrays import UNKNOWN, Bools
 from placement.ask import Ask
-from placement.domains import Slots, slots_of
+from placement.domains import Slots, counts_for, slots_of
 from placement.request import Level
 from placement.shapes import Shape
 from placement.topology import Grouping, Topology
@@ -65,7 +65,7 @@ def domain_counts(
 ) -> tuple[DomainCount, ...]:
     """What the best domains offer (at most so many, with at most so many machine names), most first, then by name."""
     grouping, level = slots.grouping, lacking_level(must_share(ask, shape))
-    domains = np.flatnonzero(counts_for(ask, grouping))
+    domains = np.flatnonzero(counts_for(ask, grouping, ask.kinds))
     domains = domains[np.argsort(-slots.counts[domains], kind="stable")[:most]]
     found = slots.counts[domains].tolist()
     first = np.searchsorted(grouping.domain[slots.rows], domains).tolist()
@@ -87,19 +87,7 @@ def domain_counts(
 
 def domains_in_all(ask: Ask, slots: Slots) -> int:
     """How many domains there are to be told about."""
-    return int(np.count_nonzero(counts_for(ask, slots.grouping)))
-
-
-def counts_for(ask: Ask, grouping: Grouping) -> Bools:
-    """(domains,): domains on a fabric of the kind asked for, and with a name where the gang must keep within it."""
-    fits, fabrics = np.ones(grouping.domains, dtype=np.bool_), ask.topology.fabrics
-    if grouping.gbps is None:
-        return fits
-    if ask.kinds:
-        fits &= np.isin(fabrics.link[grouping.fabric], ask.kinds)
-    if ask.group.keep_within == "fabric":
-        fits &= fabrics.named[grouping.fabric]
-    return fits
+    return int(np.count_nonzero(counts_for(ask, slots.grouping, ask.kinds)))
 
 
 def _domain_name(topology: Topology, grouping: Grouping, level: Level | None, domain: int) -> str:

@@ -7,8 +7,9 @@ import numpy as np
 
 from placement.arrays import UNKNOWN, Longs
 from placement.ask import Ask
+from placement.domains import counts_for
 from placement.request import Level, Request
-from placement.room import counts_for, must_share
+from placement.room import must_share
 from placement.shapes import Shape
 from placement.snapshot import Snapshot
 from placement.topology import Topology
@@ -62,7 +63,8 @@ def _together(snapshot: Snapshot, gang: Gang) -> bool:
     if rows.size < len(gang.machines):
         return False
     grouping = snapshot.topology.grouping(levels)
-    may_hold = counts_for(Ask(snapshot, gang.request, gang.index), grouping)
+    ask = Ask(snapshot, gang.request, gang.index)
+    may_hold = counts_for(ask, grouping, ask.kinds)
     inside = np.isin(grouping.machine, rows) & may_hold[grouping.domain]
     return bool((np.bincount(grouping.domain[inside]) == rows.size).any())
 

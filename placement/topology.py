@@ -93,7 +93,8 @@ class Members:
 class Grouping:
     """Machines joined into domains. Rows are sorted by domain, then machine; a machine on two fabrics has two rows."""
 
-    machine: Ints
+    machine: Longs
+    """Of 64 bits, as numpy indexes with: what is asked of every row is looked up without a copy of these."""
     domain: Ints
     """Domain of each row, 0 … domains - 1."""
     domains: int
@@ -159,8 +160,8 @@ class Topology:
     port_sums: PortSums
     members: Members
     _groupings: dict[frozenset[Level], Grouping] = field(default_factory=dict, repr=False, compare=False)
-    _remembered: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
-    _passing: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+    _remembered: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False, compare=False)
+    _passing: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -243,20 +244,23 @@ class Topology:
         bounds = self.ports.start.tolist()
         return (self.ports.names[start:end] for start, end in pairwise(bounds))
 
-    def remember(self, key: Hashable, make: Callable[[], _Kept], *, passing: bool = False) -> _Kept:
+    def remember(
+        self, key: tuple[Hashable, ...], make: Callable[[], _Kept], *, passing: bool = False
+    ) -> _Kept:
         """What follows from the topology and the key alone (arrays over machines), made once for each key.
 
-        `passing`: the key is one run's or one pass's; such things never push out the lasting ones.
+        What was not asked for the longest time makes room. `passing`: the key is one run's or one pass's; such things
+        never push out the lasting ones.
         """
         kept, most = (self._passing, MOST_PASSING) if passing else (self._remembered, MOST_REMEMBERED)
-        found = kept.get(key)
+        found = kept.pop(key, None)
         if found is None:
             found = make()
             if isinstance(found, np.ndarray):
                 read_only(found)
             if len(kept) >= most:
                 kept.pop(next(iter(tuple(kept))), None)  # a copy: another thread may be adding one
-            kept[key] = found
+        kept[key] = found
         return cast("_Kept", found)
 
     def grouping(self, levels: Iterable[Level]) -> Grouping:
@@ -292,7 +296,7 @@ class Topology:
             domain.astype(np.int64) * racks + self.own_rack[machine[rows]], return_inverse=True
         )
         return Grouping(
-            machine=read_only(machine[rows]),
+            machine=read_only(machine[rows].astype(np.int64)),
             domain=read_only(domain),
             part=read_only(part.astype(np.int32)),
             domain_of=read_only((parts // max(racks, 1)).astype(np.int32)),
@@ -323,6 +327,14 @@ class Topology:
 def owners(ports: Ports) -> Ints:
     """Machine row of each port."""
     return np.repeat(np.arange(ports.start.size - 1, dtype=np.int32), np.diff(ports.start))
+
+
+def ports_at(ports: Ports, machines: Longs | Ints) -> tuple[Ints, Longs]:
+    """The ports of these machines: each one's place in `machines`, and its row among the ports."""
+    start = ports.start[machines]
+    count = ports.start[machines + 1] - start
+    owner = np.repeat(np.arange(machines.size, dtype=np.int32), count)
+    return owner, (start - (np.cumsum(count) - count))[owner] + np.arange(owner.size)
 
 
 def on_compute_fabric(ports: Ports, fabrics: Fabrics) -> Bools:

@@ -7,7 +7,7 @@ import numpy as np
 from placement.arrays import UNKNOWN, Ints, Longs, Words
 from placement.snapshot import Snapshot
 from placement.tables import Coded, Gpus, Owned, PortRows, Tables, coded
-from placement.topology import Ports, Topology
+from placement.topology import Topology, ports_at
 
 
 def tables_of(snapshot: Snapshot, rows: Longs) -> Tables:
@@ -57,14 +57,6 @@ def _ports(topology: Topology, rows: Longs) -> PortRows:
         gbps=ports.gbps[at],
         fabric=Coded(fabrics.names, ports.fabric[at]),
     )
-
-
-def ports_at(ports: Ports, rows: Longs) -> tuple[Ints, Longs]:
-    """The ports of these machines: each one's place in `rows`, and its row among the ports."""
-    count = ports.start[rows + 1] - ports.start[rows]
-    owner = np.repeat(np.arange(rows.size, dtype=np.int32), count)
-    before = np.cumsum(count) - count
-    return owner, (ports.start[rows] - before)[owner] + np.arange(owner.size)
 
 
 def _owned(table: tuple[Any, ...], words: Words) -> Owned[Any]:

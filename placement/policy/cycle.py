@@ -14,15 +14,14 @@ from dataclasses import replace
 from placement.ever import Impossible, possible_ever
 from placement.holdings import Hold, Holding
 from placement.outcome import Placement, Refusal
-from placement.place import fits, fits_without, place
+from placement.place import fits, fits_unreserved, place
 from placement.policy.jobs import Decision, Job, Memory, Patient, Placed, Refused, Reserved, Running, Shares
 from placement.policy.order import Order
-from placement.policy.quotas import Ledger
+from placement.policy.quotas import Ledger, pools_of
 from placement.policy.reserve import STOPPING_SECONDS, Reservations
 from placement.policy.victims import candidates, stoppable_now
 from placement.preempt import Preemption, preempt
 from placement.request import Request
-from placement.rules import RESERVATION
 from placement.snapshot import Snapshot
 
 MOST_PREEMPTIONS = 32
@@ -45,7 +44,9 @@ class Cycle:
         """`usage`: decayed GPU-seconds by workspace."""
         self._now = now
         self._jobs = list(jobs)
-        self._snapshot = snapshot
+        self._whole = snapshot
+        self._taken: list[Hold] = []
+        """By jobs that were placed since, not yet in `_whole`."""
         self._claims = {job.key: job.claims for job in self._jobs if job.claims}
         self._open = self._less_claims()
         self._running = {run.holding.key: run for run in running}
@@ -81,27 +82,29 @@ class Cycle:
         snapshot = self.seen_by(job)
         behind = self._reservations.before(job)
         # What was freed for it stays its own, whoever goes first.
-        reserved = self._reservations.machines_of(behind) - {hold.machine for hold in self.claims_of(job)}
+        reserved = self._reservations.machines_of(behind)
+        if claimed := self.claims_of(job):
+            reserved -= {hold.machine for hold in claimed}
         asked = replace(self._ledger.closed(job), reserved=reserved, occupied=self._occupied_for(job))
         if kept := self._ledger.kept_from(job, self._now):
             behind += tuple(dict.fromkeys(each.key for each in kept.values()))
-        request, outcome = self._place(
-            job, snapshot, replace(asked, over_cap=asked.over_cap | frozenset(kept))
-        )
+        closed = replace(asked, over_cap=asked.over_cap | frozenset(kept)) if kept else asked
+        request, outcome = self._place(job, snapshot, closed)
         if isinstance(outcome, Refusal) and kept and fits(snapshot, asked):
             return Refused("order", outcome, request, behind=behind, quota_kept=True)
         if isinstance(outcome, Refusal):
             return replace(self._refused(job, snapshot, request, outcome), behind=behind)
-        patient = self._patient(job, snapshot, request, outcome)
-        return replace(patient or Placed(outcome, request), behind=behind)
+        if patient := self._patient(job, snapshot, request, outcome):
+            return replace(patient, behind=behind)
+        return Placed(outcome, request, behind)
 
     def took(self, job: Job, placement: Placement) -> None:
         """The job was placed so: what it holds is taken from those that come after."""
         claimed = self._claims.pop(job.key, ())
         self._ledger.pledge(job.workspace, claimed, back=True)
-        whole = self._open is self._snapshot  # nothing is claimed, as in most passes
-        self._snapshot = self._snapshot.take(placement)
-        self._open = self._less_claims() if claimed or whole else self._open.take(placement)
+        holds = placement.holds
+        self._taken += holds
+        self._open = self._less_claims() if claimed else self._open.held(holds)
         self._ledger.take(job, placement)
         self._order.charge(job)
         if job.family is not None:
@@ -109,7 +112,7 @@ class Cycle:
             self._occupied[job.family] = self._occupied.get(job.family, frozenset()) | taken
         ends = None if job.limit_seconds is None else self._now + job.limit_seconds
         self._running[job.key] = Running(
-            Holding(job.key, placement.holds, ends),
+            Holding(job.key, holds, ends),
             job.workspace,
             job.priority,
             self._now,
@@ -131,7 +134,13 @@ class Cycle:
         return self._less_claims(but=job.key) if job.key in self._claims else self._open
 
     def _less_claims(self, but: int | None = None) -> Snapshot:
-        return self._less(self._snapshot, but)
+        return self._less(self._with_claims(), but)
+
+    def _with_claims(self) -> Snapshot:
+        """The cluster, with what is claimed still free."""
+        if self._taken:
+            self._whole, self._taken = self._whole.held(self._taken), []
+        return self._whole
 
     def _less(self, snapshot: Snapshot, but: int | None) -> Snapshot:
         """Without what is claimed for jobs other than this one."""
@@ -170,8 +179,7 @@ class Cycle:
             self._open = self._less_claims()
         if impossible := self._impossible(job, snapshot):
             return Refused("never", refusal, request, impossible=impossible)
-        unreserved = replace(request, reserved=frozenset())
-        if request.reserved and fits_without(refusal, RESERVATION, unreserved):
+        if fits_unreserved(refusal):
             return Refused("order", refusal, request)
         if self._policy_is_why(job, snapshot, request):
             if request.over_cap:
@@ -184,10 +192,8 @@ class Cycle:
         closed = request.over_cap | request.guaranteed_to_others
         if not closed:
             return False
-        pools = frozenset(snapshot.topology.pools)
-        if request.allowed_pools is not None:
-            pools &= request.allowed_pools
         free = replace(job.request, reserved=request.reserved, occupied=request.occupied)
+        pools = pools_of(request, snapshot.topology)
         return pools <= closed or fits(snapshot, free) or self._never(snapshot, request)
 
     def _never(self, snapshot: Snapshot, request: Request) -> bool:
@@ -213,7 +219,7 @@ class Cycle:
     def _will_fit(self, job: Job, request: Request) -> bool:
         """Whether there is room once all that is being stopped has ended."""
         leaving = [hold for run in self._running.values() if run.leaving for hold in run.holding.holds]
-        return fits(self._less(self._snapshot.released(leaving), job.key), request)
+        return fits(self._less(self._with_claims().released(leaving), job.key), request)
 
     def _reserve(self, job: Job, snapshot: Snapshot, request: Request) -> Reserved | None:
         return self._reservations.make(job, snapshot, request, lambda: self._holdings(job))

@@ -33,7 +33,11 @@ class Ledger:
     def __init__(self, snapshot: Snapshot, running: Iterable[Running], shares: Shares) -> None:
         self._topology = snapshot.topology
         self._shares = shares
-        self._pools = frozenset(pool for _, pool in shares)
+        self._guaranteed: dict[str, dict[int, int]] = {pool: {} for _, pool in shares}
+        """By pool: the workspaces to which part of it is guaranteed, and how much."""
+        for (workspace, pool), share in shares.items():
+            if share.guaranteed:
+                self._guaranteed[pool][workspace] = share.guaranteed
         self._used: Counter[tuple[int, str]] = Counter()
         self._of_run: dict[int, Counter[tuple[int, str]]] = {}
         self._leaving: Counter[tuple[int, str]] = Counter()
@@ -63,7 +67,7 @@ class Ledger:
             return job.request
         least = min(_least(group) for group in job.request.groups if group.gpus)
         room = sum(self._cap_room(job.workspace, pool) for pool in pools_of(job.request, self._topology))
-        return self._close(job, dict.fromkeys(self._pools, least), capped=room < job.gpus)
+        return self._close(job, dict.fromkeys(self._guaranteed, least), capped=room < job.gpus)
 
     def keep(self, job: Job, running: Iterable[Running]) -> None:
         """Keeps what the workspace may use of the job's pools for it: else later, smaller ones would take it forever.
@@ -159,9 +163,9 @@ class Ledger:
     def _unlent_room(self, workspace: int, pool: str) -> float:
         """GPUs that a run which can't be taken back may use: free ones not guaranteed to others, or its own share."""
         due = sum(
-            max(0, share.guaranteed - self._lasting(other, of))
-            for (other, of), share in self._shares.items()
-            if of == pool and other != workspace
+            max(0, guaranteed - self._lasting(other, pool))
+            for other, guaranteed in self._guaranteed.get(pool, {}).items()
+            if other != workspace
         )
         if not due:
             return float("inf")

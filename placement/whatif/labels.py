@@ -14,10 +14,10 @@ from placement.request import Level
 from placement.room import must_share, room
 from placement.rules import Rule
 from placement.snapshot import Snapshot
-from placement.topology import INFINIBAND, Topology, owners
+from placement.topology import INFINIBAND, Topology, owners, ports_at
 from placement.whatif.bench import Bench, Case
 from placement.whatif.changes import Change, Code, WhatIf
-from placement.whatif.terrain import ports_of, with_fabric, with_nvlink_domain, with_rack
+from placement.whatif.terrain import with_fabric, with_nvlink_domain, with_rack
 
 _MOST_PLACES = 6
 """Places tried, those that lack fewest machines first."""
@@ -52,7 +52,7 @@ def _fabric_unknown(case: Case) -> Bools:
 def _set_fabric(topology: Topology, machines: Longs, fabrics: Longs) -> Topology:
     """The label speaks for all InfiniBand ports of a machine."""
     for machine, fabric in zip(machines.tolist(), fabrics.tolist(), strict=True):
-        rows = ports_of(topology, np.array([machine]))
+        rows = ports_at(topology.ports, np.array([machine]))[1]
         topology = with_fabric(topology, rows[topology.ports.link[rows] == INFINIBAND], fabric)
     return topology
 

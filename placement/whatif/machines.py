@@ -26,10 +26,10 @@ from placement.snapshot import (
     Snapshot,
     from_gpu_state,
 )
-from placement.topology import INFINIBAND, ROCE, on_compute_fabric, owners
+from placement.topology import INFINIBAND, ROCE, on_compute_fabric, owners, ports_at
 from placement.whatif.bench import Bench, Case, frees_enough
 from placement.whatif.changes import Change, Code, WhatIf
-from placement.whatif.terrain import ports_of, with_ports_up
+from placement.whatif.terrain import with_ports_up
 
 Target = dict[str, Any]
 
@@ -156,7 +156,7 @@ class PortLift:
         return broken
 
     def everywhere(self, snapshot: Snapshot, machines: Longs) -> Snapshot:
-        rows = ports_of(snapshot.topology, machines)
+        rows = ports_at(snapshot.topology.ports, machines)[1]
         return self._up(snapshot, rows[np.isin(rows, np.flatnonzero(_down(snapshot)))])
 
     def _up(self, snapshot: Snapshot, ports: Longs) -> Snapshot:
@@ -165,7 +165,7 @@ class PortLift:
     def where(self, snapshot: Snapshot, ask: Ask, need: Need) -> list[Target]:
         """One port of each machine that has none up: the first that counts on the domain's fabric."""
         ports = snapshot.topology.ports
-        rows = ports_of(snapshot.topology, need.machines)
+        rows = ports_at(ports, need.machines)[1]
         rows = rows[on_compute_fabric(ports, snapshot.topology.fabrics)[rows]]
         if ask.kinds:
             rows = rows[np.isin(ports.link[rows], ask.kinds) & (ports.gbps[rows] >= ask.min_gbps)]

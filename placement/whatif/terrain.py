@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from placement.arrays import Ints, Longs, read_only
+from placement.columns import FASTEST_PORTS, PORTS_DOWN
 from placement.request import Level
 from placement.rules import Rule
 from placement.topology import (
@@ -25,6 +26,7 @@ from placement.topology import (
     on_compute_fabric,
     owners,
     port_sums_of,
+    ports_at,
 )
 
 _WORKED_OUT = (
@@ -39,8 +41,10 @@ _WORKED_OUT = (
 )
 """Cached properties of `Topology`."""
 
-_BY_PORT_STATE = frozenset({Rule.PORT_DOWN, Rule.PORT_SLOW, Rule.NO_FABRIC})
-_BY_FABRIC = _BY_PORT_STATE | {Rule.PORT_NO_FABRIC}
+_BY_PORT_STATE: frozenset[Rule | str] = frozenset(
+    {Rule.PORT_DOWN, Rule.PORT_SLOW, Rule.NO_FABRIC, PORTS_DOWN, FASTEST_PORTS}
+)
+_BY_FABRIC: frozenset[Rule | str] = _BY_PORT_STATE | {Rule.PORT_NO_FABRIC}
 
 
 def with_ports_up(topology: Topology, rows: Longs) -> Topology:
@@ -87,23 +91,14 @@ def with_fabric(topology: Topology, ports: Longs, fabric: int) -> Topology:
     return _with_groupings_without(fresh, topology, "fabric")
 
 
-def ports_of(topology: Topology, machines: Longs | Ints) -> Longs:
-    """Rows of the ports of these machines, in their order."""
-    start, end = topology.ports.start[machines], topology.ports.start[machines + 1]
-    size = end - start
-    return np.asarray(
-        np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + np.repeat(start, size)
-    )
-
-
 def _derived(
-    topology: Topology, kept: Iterable[str], forgotten: AbstractSet[Rule], **changed: Any
+    topology: Topology, kept: Iterable[str], forgotten: AbstractSet[Rule | str], **changed: Any
 ) -> Topology:
-    """A copy with these fields changed; what the rules in `forgotten` say depends on them."""
+    """A copy with these fields changed; what is remembered of `forgotten` (rules, or by name) depends on them."""
     remembered = {
         key: known
         for key, known in dict(topology._remembered).items()
-        if not (isinstance(key, tuple) and isinstance(key[0], tuple) and not forgotten.isdisjoint(key[0]))
+        if forgotten.isdisjoint(key[0] if isinstance(key[0], tuple) else key[:1])
     }
     passing = dict(topology._passing)
     fresh = replace(topology, **changed, _groupings={}, _remembered=remembered, _passing=passing)
@@ -154,7 +149,7 @@ def _regrouped(grouping: Grouping, topology: Topology, members: Members) -> Grou
 def _sums_up(topology: Topology, ports: Ports, rows: Longs) -> PortSums:
     """The port sums with `ports`, of which only `rows` came up."""
     machines = np.unique(owners(ports)[rows])
-    there = ports_of(topology, machines)
+    _, there = ports_at(ports, machines)
     there = there[on_compute_fabric(ports, topology.fabrics)[there]]
     best = {True: topology.port_sums.best_up.copy(), False: topology.port_sums.best_down.copy()}
     owner = owners(ports)
