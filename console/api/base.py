@@ -7,7 +7,7 @@ from common.errors import NotFound
 from machines.models import Cluster
 from runs.models import Run
 from runs.presentation import run_get
-from tenancy.access import Actor, organization_for, organization_grants, workspace_for
+from tenancy.access import Actor, organization_for, workspace_for
 from tenancy.authentication import actor_of
 from tenancy.models import Organization, Workspace
 from tenancy.roles import Permission
@@ -28,11 +28,6 @@ class OrganizationView(APIView):
     def organization(self, request: Request, need: Permission) -> Organization:
         self._check_names()
         return organization_for(actor_of(request), self.kwargs["organization"], need)
-
-    def may(self, request: Request, what: Permission) -> bool:
-        """Whether who asks may do more in the organization than they were asked for."""
-        organization = Organization.objects.filter(slug=self.kwargs["organization"]).first()
-        return organization is not None and what in organization_grants(actor_of(request), organization)
 
     def _check_names(self) -> None:
         if any(NUL in value for value in self.kwargs.values() if isinstance(value, str)):

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.conf import settings
 from django.db.models import Count, Q
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,6 +21,7 @@ from console.api.bodies import body_of
 from console.api.pages import PAGE_PARAMETERS, list_answer, page_of
 from console.api.parameters import check_known
 from console.api.requests import JoinTokenOrder
+from console.joining import join_command
 from machines.models import Cluster, Fabric, Gpu, JoinToken, Pool
 from machines.operations import pool_find
 from machines.services import join_token_issue, join_token_revoke
@@ -147,8 +147,7 @@ class JoinTokens(ClusterView):
         check_known(request)
         pool = pool_find(cluster, body_of(request, JoinTokenOrder).pool, path="pool")
         token, secret = join_token_issue(pool=pool, actor=self.actor(request))
-        command = f"astraeus-agent join --server {settings.PUBLIC_URL} --token {secret.value} --run"
-        answer = {**join_token_present(token), "secret": secret.value, "command": command}
+        answer = {**join_token_present(token), "secret": secret.value, "command": join_command(secret)}
         return Response(answer, status=201)
 
 

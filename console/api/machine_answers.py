@@ -4,17 +4,16 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from console.pages.machine_facts import gpus_present, machines_for_display, places_of
+from console.pages.machine_facts import gpus_present, places_of
+from console.pages.words import gpus_free
 from machines.models import Gpu, Machine, MachineLabel, RdmaPort
-from machines.states import Health, MachineState
+from machines.states import MachineState
 from runs.models import Allocation
 from tenancy.access import Actor, workspaces_of
 
 JSON = dict[str, Any]
 Holders = dict[int, tuple[str, str, int]]
 """GPU id → run, worker, workspace id."""
-
-__all__ = ["machines_for_display", "machines_present"]
 
 
 def machines_present(machines: Iterable[Machine], actor: Actor) -> list[JSON]:
@@ -59,7 +58,7 @@ def _status(machine: Machine, holders: Holders, visible: set[int]) -> JSON:
         "cordoned": machine.cordoned_at is not None,
         "drain_until": machine.drain_until,
         "gpus_total": len(gpus),
-        "gpus_free": sum(gpu.id not in holders and gpu.health != Health.FAULTY for gpu in gpus),
+        "gpus_free": gpus_free(gpus, holders),
         "gpu_model": ", ".join(Counter(gpu.model for gpu in gpus)),
         "cpu_cores": machine.cpu_cores,
         "memory_bytes": machine.memory_bytes,

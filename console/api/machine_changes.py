@@ -6,6 +6,7 @@ from django.db import transaction
 
 from console.api.requests import MachineChange
 from console.pages.machine_facts import machines_for_display, places_of
+from console.templatetags.astraeus import lower_first
 from machines import operations, services
 from machines.models import Machine
 from placement.phrases import and_list, plural
@@ -13,7 +14,6 @@ from runs.machine_preview import machine_preview
 from tenancy.access import Actor, workspaces_of
 
 NAMES_SHOWN = 5
-WORDS = {"fabric": "fabric", "rack": "rack", "nvlink-domain": "NVLink domain"}
 
 
 @transaction.atomic
@@ -56,7 +56,7 @@ def _facts(was: Machine, now: Machine) -> str:
     for slug, place_ in after.items():
         old = before[slug].value
         if place_.value != old:
-            what = WORDS[slug]
+            what = lower_first(place_.title)
             known = f"{what} {place_.value}" if place_.value else f"no known {what}"
             parts.append(f"in {known} instead of {old or 'an unknown one'}")
     if not parts:

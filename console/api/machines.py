@@ -11,11 +11,12 @@ from console.api import schema
 from console.api.answers import ForesightAnswer, MachineAnswer
 from console.api.base import ClusterView
 from console.api.bodies import body_of
-from console.api.machine_answers import machines_for_display, machines_present
+from console.api.machine_answers import machines_present
 from console.api.machine_changes import machine_change, machine_foresee
 from console.api.pages import PAGE_PARAMETERS, list_answer, page_by_name
 from console.api.parameters import check_known, choices, flag
 from console.api.requests import CordonOrder, DrainOrder, MachineChange
+from console.pages.machine_facts import machines_for_display
 from machines import operations, services
 from machines.models import Machine
 from machines.selectors import STATES, machines_labelled
@@ -47,8 +48,14 @@ class MachineView(ClusterView):
 
     def shown(self, request: Request, machine: Machine) -> Response:
         """The machine as it is now."""
-        fresh = machines_for_display(Machine.objects.filter(id=machine.id))
-        return Response(machines_present(fresh, self.actor(request))[0])
+        fresh = machines_for_display(Machine.objects.filter(id=machine.id)).first()
+        if fresh is None:
+            raise NotFound(f"{machine.name} was removed meanwhile.")
+        return self.present(request, fresh)
+
+    def present(self, request: Request, machine: Machine) -> Response:
+        [shown] = machines_present([machine], self.actor(request))
+        return Response(shown)
 
 
 class Machines(ClusterView):
@@ -85,7 +92,7 @@ class OneMachine(MachineView):
     def get(self, request: Request, **_: str) -> Response:
         """A machine: state, GPUs with health and holder, RDMA ports, where it is."""
         check_known(request)
-        return self.shown(request, self.machine(request, Permission.READ_MACHINES))
+        return self.present(request, self.machine(request, Permission.READ_MACHINES))
 
     @schema.operation(
         "machine_change",

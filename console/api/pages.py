@@ -49,5 +49,5 @@ def page_by_name(rows: QuerySet[M], request: Request) -> Page[M]:
     """One page of `rows` by their names; the cursor is the name of the last one shown."""
     limit = number(request, "limit", DEFAULT_LIMIT, MAX_LIMIT)
     found = list(rows.filter(name__gt=request.query_params.get("cursor", "")).order_by("name")[: limit + 1])
-    last = found[:limit][-1] if found else None
-    return Page(found[:limit], str(last) if len(found) > limit else None)
+    more = len(found) > limit
+    return Page(found[:limit], str(found[limit - 1].serializable_value("name")) if more else None)

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from console.api.bodies import Body
+from runs.explaining.moments import moment_read
 from wire.names import MAX_LABELS, check_line, has_control_characters
 from wire.spec.base import LabelKey, LabelValue, MachineName, Slug, checked
 
@@ -23,11 +24,8 @@ def _plain(text: str) -> str:
 
 def _moment(value: Any) -> datetime:
     """RFC 3339, with its zone."""
-    try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) and "T" in value.upper() else None
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+    found = moment_read(value) if isinstance(value, str) and "T" in value.upper() else None
+    if found is None:
         message = "Write a time with its zone, such as 2026-12-31T12:00:00Z."
         raise PydanticCustomError("not_a_time", "{sentence}", {"sentence": message})
     return found

@@ -15,7 +15,6 @@ from console.api.requests import RunChange
 from runs import services
 from runs.editing import run_change, run_edit
 from runs.foresight import run_foresee
-from runs.gang.apply import run_advance
 from runs.models import Run, RunEvent
 from runs.presentation import (
     children_load,
@@ -25,6 +24,7 @@ from runs.presentation import (
     worker_present,
     workers_ranked,
 )
+from runs.removal import run_delete_now
 from runs.states import RunState
 from tenancy.models import Workspace
 from tenancy.roles import Permission
@@ -45,11 +45,9 @@ class Runs(WorkspaceView):
         """The workspace's runs, newest first."""
         workspace = self.workspace(request, Permission.READ_RUNS)
         check_known(request, ("state", "label", "q", "cluster", *PAGE_PARAMETERS))
-        page = page_of(_filtered(Run.objects.of(workspace), request), request)
-        rows = runs_for_display(Run.objects.filter(id__in=[run.id for run in page.rows]))
-        shown = list(rows.order_by("-id"))
-        children_load(shown)
-        return list_answer(map(run_present, shown), page.next)
+        page = page_of(runs_for_display(_filtered(Run.objects.of(workspace), request)), request)
+        children_load(page.rows)
+        return page.answer(run_present)
 
     @schema.operation(
         "runs_submit",
@@ -133,10 +131,7 @@ class OneRun(WorkspaceView):
         """Stops the run, then removes it with its log and history. Idempotent: 202 until it is gone."""
         check_known(request)
         run = self.run(request, Permission.WRITE_RUNS)
-        services.run_delete(run=run, actor=self.actor(request))
-        if run.state == RunState.PENDING:  # nothing of it runs: it can go at once
-            run_advance(run.id)
-        if services.run_remove(run.id):
+        if run_delete_now(run=run, actor=self.actor(request)):
             return Response(status=204)
         try:
             return Response(run_present(self.run(request, Permission.READ_RUNS)), status=202)

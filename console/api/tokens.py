@@ -15,7 +15,8 @@ from console.api.bodies import body_of
 from console.api.pages import PAGE_PARAMETERS, page_of
 from console.api.parameters import check_known
 from console.api.requests import OrganizationTokenOrder, TokenOrder
-from tenancy.models import ApiToken
+from tenancy.access import Actor, organization_grants
+from tenancy.models import ApiToken, Organization
 from tenancy.roles import Permission
 from tenancy.tokens import token_issue, token_revoke
 
@@ -103,7 +104,7 @@ class OrganizationTokens(OrganizationView):
         """Tokens for the organization's machines, newest first: an owner sees all, an operator their own."""
         organization = self.organization(request, Permission.OPERATE_MACHINES)
         check_known(request, PAGE_PARAMETERS)
-        return page_of(_visible(self, request, organization.id), request).answer(token_present)
+        return page_of(_visible(organization, self.actor(request)), request).answer(token_present)
 
     @schema.operation(
         "organization_token_create", {201: NewToken}, body=OrganizationTokenOrder, refusals=schema.SEND
@@ -124,7 +125,7 @@ class OneOrganizationToken(OrganizationView):
     def token(self, request: Request) -> ApiToken:
         organization = self.organization(request, Permission.OPERATE_MACHINES)
         check_known(request)
-        return token_of(_visible(self, request, organization.id), self.kwargs["token"])
+        return token_of(_visible(organization, self.actor(request)), self.kwargs["token"])
 
     @schema.operation("organization_token_show", {200: TokenAnswer}, refusals=schema.WRITE)
     def get(self, request: Request, **_: Any) -> Response:
@@ -138,8 +139,8 @@ class OneOrganizationToken(OrganizationView):
         return Response(token_present(self.token(request)))
 
 
-def _visible(view: OrganizationView, request: Request, organization: int) -> QuerySet[ApiToken]:
+def _visible(organization: Organization, actor: Actor) -> QuerySet[ApiToken]:
     tokens = ApiToken.objects.filter(organization=organization, workspace=None)
-    if not view.may(request, Permission.OWN):
-        tokens = tokens.filter(user=view.actor(request).user)
+    if Permission.OWN not in organization_grants(actor, organization):
+        tokens = tokens.filter(user=actor.user)
     return tokens.select_related("user", "organization", "workspace")

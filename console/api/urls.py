@@ -1,9 +1,8 @@
 """Addresses of the API below /api/v1/."""
 
-from django.urls import path, re_path
+from django.urls import path
 
 from console.api import clusters, drives, explanations, machines, members, runs, secrets, tokens, workers
-from console.api.errors import unknown_address
 
 ORGANIZATION = "o/<slug:organization>"
 CLUSTER = f"{ORGANIZATION}/clusters/<slug:cluster>"
@@ -52,5 +51,4 @@ urlpatterns = [
     path(f"{ORGANIZATION}/tokens", tokens.OrganizationTokens.as_view()),
     path(f"{ORGANIZATION}/tokens/<int:token>", tokens.OneOrganizationToken.as_view()),
     path(f"{ORGANIZATION}/audit", clusters.Audit.as_view()),
-    re_path(r"^", unknown_address),
 ]

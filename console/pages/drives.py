@@ -6,7 +6,8 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from common.errors import Conflict, DomainError, Invalid
+from common.errors import Conflict, Invalid
+from console.pages.editing import Editing, edit_page
 from console.pages.errors import page
 from console.pages.forms import Field, Form, typed
 from console.pages.scope import Scope, cluster_scope
@@ -42,7 +43,7 @@ REACH = Field("reach", "Who reaches a drive on one machine", "select", choices=t
 def drives_page(request: HttpRequest, organization: str, cluster: str) -> HttpResponse:
     """All drives, and a form for another one."""
     scope = cluster_scope(request, organization, cluster, Permission.OWN)
-    here = _cluster(scope)
+    here = scope.cluster_here
     form = _add_form(here)
     if request.method == "POST":
         try:
@@ -61,52 +62,41 @@ def drives_page(request: HttpRequest, organization: str, cluster: str) -> HttpRe
 @require_http_methods(["GET", "HEAD", "POST"])
 def drive_page(request: HttpRequest, organization: str, cluster: str, drive: str) -> HttpResponse:
     """Another place or other workspaces, or no drive any more."""
-    scope, post = cluster_scope(request, organization, cluster, Permission.OWN), request.POST.dict()
-    found = drive_find(_cluster(scope), drive)
-    if request.method != "POST":
-        return _drive_render(request, scope, found)
-    if "remove" in post:
-        drive_remove(drive=found, actor=scope.actor)
-        messages.success(request, f"Drive {found.name} is gone; its files stay.")
-        return redirect(_address(scope))
-    reach = typed(post, "reach") if found.kind == DriveKind.MACHINE else None
-    try:
+    scope = cluster_scope(request, organization, cluster, Permission.OWN)
+    found = drive_find(scope.cluster_here, drive)
+
+    def change(post: dict[str, str]) -> str:
+        reach = typed(post, "reach") if found.kind == DriveKind.MACHINE else None
         drive_change(
             drive=found, actor=scope.actor, path=typed(post, "path"), reach=reach, access=_access(post)
         )
-    except Invalid as error:
-        return _drive_render(request, scope, found, error)
-    messages.success(request, f"Drive {found.name} is changed. Workers that run keep what they have.")
-    return redirect(_address(scope))
+        return f"Drive {found.name} is changed. Workers that run keep what they have."
 
+    def remove() -> str:
+        drive_remove(drive=found, actor=scope.actor)
+        return f"Drive {found.name} is gone; its files stay."
 
-def _drive_render(
-    request: HttpRequest, scope: Scope, drive: DataVolume, error: DomainError | None = None
-) -> HttpResponse:
-    data = drive_data(drive)
-    fields = (PATH, *((REACH,) if drive.kind == DriveKind.MACHINE else ()), *_access_fields(drive.cluster))
-    form = Form("drive", "Save", fields).filled({"path": drive.path, "reach": drive.reach, **_filled(data)})
-    if error is not None:
-        form = form.filled(request.POST.dict()).refused(error)
-    context = {
-        "scope": scope,
-        "section": "machines",
-        "name": drive.name,
-        "form": form,
-        "removal": "Its files stay. Workers that run keep it. Runs that wait and name it go on waiting.",
-        "crumb": f"Drives of {drive.cluster.slug}",
-        "back": _address(scope),
-    }
-    return render(request, "workspace/edit.html", context, status=422 if form.wrong else 200)
-
-
-def _cluster(scope: Scope) -> Cluster:
-    assert scope.cluster is not None  # noqa: S101 - for mypy: cluster_scope sets it
-    return scope.cluster
+    editing = Editing(
+        name=found.name,
+        form=_edit_form(found),
+        removal="Its files stay. Workers that run keep it. Runs that wait and name it go on waiting.",
+        change=change,
+        remove=remove,
+        section="machines",
+        crumb=f"Drives of {scope.cluster_here.slug}",
+        back=_address(scope),
+    )
+    return edit_page(request, scope, editing)
 
 
 def _address(scope: Scope) -> str:
-    return reverse("drives", args=[scope.organization.slug, _cluster(scope).slug])
+    return reverse("drives", args=[scope.organization.slug, scope.cluster_here.slug])
+
+
+def _edit_form(drive: DataVolume) -> Form:
+    fields = (PATH, *((REACH,) if drive.kind == DriveKind.MACHINE else ()), *_access_fields(drive.cluster))
+    access = {f"{ACCESS_PREFIX}{slug}": word for slug, word in drive_data(drive)["workspaces"].items()}
+    return Form("drive", "Save", fields).filled({"path": drive.path, "reach": drive.reach, **access})
 
 
 def _add_form(cluster: Cluster) -> Form:
@@ -136,10 +126,6 @@ def _access_fields(cluster: Cluster) -> tuple[Field, ...]:
         Field(f"{ACCESS_PREFIX}{slug}", f"Runs of {slug} may", "select", choices=ACCESS)
         for slug in workspaces.values_list("slug", flat=True)
     )
-
-
-def _filled(data: dict[str, dict[str, str]]) -> dict[str, str]:
-    return {f"{ACCESS_PREFIX}{workspace}": word for workspace, word in data["workspaces"].items()}
 
 
 def _access(post: dict[str, str]) -> dict[str, bool]:

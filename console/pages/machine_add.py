@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -10,6 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from common.errors import NotFound
+from console.joining import join_command
 from console.numbers import number_read
 from console.pages.errors import is_fragment, page
 from console.pages.machine_facts import gpus_present, machines_for_display, models_words, places_of
@@ -46,8 +46,7 @@ def _pool(pools: list[Pool], slug: str) -> Pool:
 
 def _command(scope: Scope, pool: Pool) -> dict[str, Any]:
     token, secret = join_token_issue(pool=pool, actor=scope.actor)
-    command = f"astraeus-agent join --server {settings.PUBLIC_URL} --token {secret.value} --run"
-    return {"command": command, "token": token, "pool": pool.slug, "machine": None}
+    return {"command": join_command(secret), "token": token, "pool": pool.slug, "machine": None}
 
 
 def _token(scope: Scope, token_id: str) -> JoinToken:

@@ -31,6 +31,5 @@ def machine_list(request: HttpRequest, organization: str, cluster: str) -> HttpR
     }
     if is_fragment(request):
         return render(request, "machines/list.html#live", {**context, "oob": True})
-    assert scope.cluster is not None  # noqa: S101 - for mypy: cluster_scope sets it
-    context |= {"choices": choices_of(scope.cluster), "not_known": NOT_KNOWN, "view": "table"}
+    context |= {"choices": choices_of(scope.cluster_here), "not_known": NOT_KNOWN, "view": "table"}
     return render(request, "machines/list.html", context)

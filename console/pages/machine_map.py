@@ -74,7 +74,6 @@ class FabricShown:
 @require_safe
 def machine_map(request: HttpRequest, organization: str, cluster: str) -> HttpResponse:
     scope = cluster_scope(request, organization, cluster)
-    assert scope.cluster is not None  # noqa: S101 - for mypy: cluster_scope sets it
     filters = Filters.of(request.GET)
     show = request.GET.get("show", "")
     by_holder = request.GET.get("by") == "holder"
@@ -85,7 +84,7 @@ def machine_map(request: HttpRequest, organization: str, cluster: str) -> HttpRe
         "section": "machines",
         "view": "map",
         "filters": filters,
-        "choices": choices_of(scope.cluster),
+        "choices": choices_of(scope.cluster_here),
         "not_known": NOT_KNOWN,
         "kept": [(name, request.GET[name]) for name in ("show", "by") if request.GET.get(name)],
         "show": show,
@@ -103,8 +102,7 @@ def _fabrics(scope: Scope, filters: Filters, *, by_holder: bool) -> list[Fabric]
     hits = _ids(filters.apply(machines).values_list("id", flat=True))
     place = filters.place
     shown = hits if place == filters else _ids(place.apply(machines).values_list("id", flat=True))
-    assert scope.cluster is not None  # noqa: S101 - for mypy
-    snapshot = cluster_snapshot(scope.cluster).snapshot
+    snapshot = cluster_snapshot(scope.cluster_here).snapshot
     mine = _held_by_mine(scope) if by_holder else None
     return fabrics_of(snapshot, shown, hits, mine=mine, ordered=bool(filters.rack))
 

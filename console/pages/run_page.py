@@ -19,6 +19,7 @@ from placement.phrases import plural
 from runs import services
 from runs.logs import log_pieces, log_tail_offset
 from runs.models import Assignment, Run
+from runs.removal import run_delete_now
 from runs.states import RUN_ENDED, RunState
 from tenancy.roles import Permission
 from wire.spec import validate_document
@@ -145,8 +146,7 @@ def run_delete(
     scope, view = _to_change(request, organization, workspace, cluster, run)
     typed = request.POST.get("name", "").strip()
     if request.method == "POST" and typed == view.run.name:
-        services.run_delete(run=view.run, actor=scope.actor)
-        gone = services.run_remove(view.run.id)
+        gone = run_delete_now(run=view.run, actor=scope.actor)
         name = view.run.name
         messages.success(request, f"{name} deleted." if gone else f"{name} stops first; then it is deleted.")
         return redirect("runs", organization=organization, workspace=workspace)

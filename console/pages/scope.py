@@ -41,6 +41,12 @@ class Scope:
         return self.workspace
 
     @property
+    def cluster_here(self) -> Cluster:
+        """The cluster of a cluster's page, where there always is one."""
+        assert self.cluster is not None  # noqa: S101 - for mypy: cluster_scope sets it
+        return self.cluster
+
+    @property
     def may_write(self) -> bool:
         return Permission.WRITE_RUNS in self.grants
 

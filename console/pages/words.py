@@ -1,6 +1,6 @@
 """Sentences of the pages that belong to no reason: a request in words, counts, GPU numbers."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from machines.models import Gpu
 from machines.states import Health
@@ -104,12 +104,16 @@ def _amounts(wanted: RequestedResources) -> str:
     return f"{plural(amounts[0], 'core')} and {format_size(amounts[1])} each"
 
 
+def gpus_free(gpus: Iterable[Gpu], held: Container[int]) -> int:
+    """How many are neither held nor faulty."""
+    return sum(gpu.id not in held and gpu.health != Health.FAULTY for gpu in gpus)
+
+
 def gpu_counts(gpus: list[Gpu], held: frozenset[int]) -> str:
-    """`3 of 8 free, 1 suspect`: what a machine's GPUs are doing. A faulty GPU is never free."""
+    """`3 of 8 free, 1 suspect`: what a machine's GPUs are doing."""
     if not gpus:
         return "no GPUs"
-    free = sum(gpu.id not in held and gpu.health != Health.FAULTY for gpu in gpus)
-    parts = [f"{free} of {len(gpus)} free"]
+    parts = [f"{gpus_free(gpus, held)} of {len(gpus)} free"]
     counts = {health: sum(gpu.health == health for gpu in gpus) for health in (Health.SUSPECT, Health.FAULTY)}
     parts.extend(f"{count} {health.value}" for health, count in counts.items() if count)
     return ", ".join(parts)

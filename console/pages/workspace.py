@@ -1,15 +1,17 @@
 """The Workspace page: what its runs may use, and, for admins, who may do what in it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from django.contrib import messages
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from common.errors import DomainError
+from common.errors import Conflict, DomainError, Invalid
 from console.pages.errors import page
 from console.pages.forms import SECRET, Field, Form
 from console.pages.scope import Scope, workspace_scope
@@ -95,12 +97,29 @@ def settings_refused(request: HttpRequest, scope: Scope, key: str, error: Domain
     return settings_render(request, scope, form.filled(request.POST.dict()).refused(error))
 
 
-def settings_redirect(scope: Scope, section: str) -> HttpResponse:
-    return redirect(f"{settings_address(scope)}#{section}")
+def settings_add(
+    request: HttpRequest, scope: Scope, key: str, add: Callable[[dict[str, str]], str]
+) -> HttpResponse:
+    """Takes the page's form `key`. `add` does it and returns what is said then."""
+    try:
+        messages.success(request, add(request.POST.dict()))
+    except (Invalid, Conflict) as error:
+        return settings_refused(request, scope, key, error)
+    return redirect(section_address(scope, key))
 
 
-def settings_address(scope: Scope) -> str:
-    return _address(scope, "settings")
+def settings_place(scope: Scope, key: str) -> dict[str, str]:
+    """Where a page for one row of a section stands."""
+    return {
+        "section": "workspace",
+        "crumb": f"Workspace {scope.here.slug}",
+        "back": section_address(scope, key),
+    }
+
+
+def section_address(scope: Scope, key: str) -> str:
+    """Of the section that has the form `key`."""
+    return f"{_address(scope, 'settings')}#{key}s"
 
 
 def _address(scope: Scope, name: str) -> str:

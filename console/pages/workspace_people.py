@@ -4,24 +4,24 @@ from datetime import timedelta
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from common.errors import Conflict, FieldError, Invalid, NotFound
+from common.errors import FieldError, Invalid, NotFound
+from console.pages.editing import Editing, edit_page
 from console.pages.errors import page
 from console.pages.forms import Form, typed
-from console.pages.scope import Scope
 from console.pages.workspace import (
     EXPIRES,
     ROLE,
     manage_scope,
-    settings_address,
-    settings_redirect,
+    section_address,
+    settings_add,
+    settings_place,
     settings_refused,
 )
-from console.pages.workspace_stores import edit_render
 from tenancy.members import member_add as member_create
 from tenancy.members import member_change, member_find, member_remove
 from tenancy.models import ApiToken
@@ -30,48 +30,48 @@ from tenancy.tokens import token_issue
 from tenancy.tokens import token_revoke as token_take_back
 from wire.names import BadName, check_line, shown
 
-MEMBERS, TOKENS = "members", "tokens"
 LONGEST_TITLE = 60
 
 
 @page
 @require_POST
 def member_add(request: HttpRequest, organization: str, workspace: str) -> HttpResponse:
-    scope, post = manage_scope(request, organization, workspace), request.POST.dict()
-    try:
+    scope = manage_scope(request, organization, workspace)
+
+    def add(post: dict[str, str]) -> str:
         member = member_create(
             workspace=scope.here, user=typed(post, "user"), role=_role(post), actor=scope.actor
         )
-    except (Invalid, Conflict) as error:
-        return settings_refused(request, scope, "member", error)
-    messages.success(request, f"{member.user.get_username()} is {member.role} of {scope.here.slug}.")
-    return settings_redirect(scope, MEMBERS)
+        return f"{member.user.get_username()} is {member.role} of {scope.here.slug}."
+
+    return settings_add(request, scope, "member", add)
 
 
 @page
 @require_http_methods(["GET", "HEAD", "POST"])
 def member_page(request: HttpRequest, organization: str, workspace: str, user: str) -> HttpResponse:
     """Another role, or none any more."""
-    scope, post = manage_scope(request, organization, workspace), request.POST.dict()
+    scope = manage_scope(request, organization, workspace)
     member = member_find(scope.here, user)
-    form = Form("member", "Save", (ROLE,)).filled({"role": member.role})
-    removal = "It takes effect at once, for this person's tokens too. Runs that they started go on."
-    if request.method != "POST":
-        return edit_render(request, scope, MEMBERS, user, form, removal)
-    if "remove" in post:
+
+    def change(post: dict[str, str]) -> str:
+        role = _role(post)
+        member_change(member=member, role=role, actor=scope.actor)
+        return f"{user} is {role} of {scope.here.slug}."
+
+    def remove() -> str:
         member_remove(member=member, actor=scope.actor)
-        messages.success(request, f"{user} is no member of {scope.here.slug} any more.")
-        return _back(scope)
-    try:
-        member_change(member=member, role=_role(post), actor=scope.actor)
-    except Invalid as error:
-        return edit_render(request, scope, MEMBERS, user, form, removal, error)
-    messages.success(request, f"{user} is {post['role']} of {scope.here.slug}.")
-    return _back(scope)
+        return f"{user} is no member of {scope.here.slug} any more."
 
-
-def _back(scope: Scope) -> HttpResponse:
-    return settings_redirect(scope, MEMBERS)
+    editing = Editing(
+        name=user,
+        form=Form("member", "Save", (ROLE,)).filled({"role": member.role}),
+        removal="It takes effect at once, for this person's tokens too. Runs that they started go on.",
+        change=change,
+        remove=remove,
+        **settings_place(scope, "member"),
+    )
+    return edit_page(request, scope, editing)
 
 
 @page
@@ -96,7 +96,7 @@ def token_add(request: HttpRequest, organization: str, workspace: str) -> HttpRe
         "section": "workspace",
         "token": token,
         "value": secret.value,
-        "back": f"{settings_address(scope)}#{TOKENS}",
+        "back": section_address(scope, "token"),
     }
     return render(request, "workspace/token.html", context)
 
@@ -109,11 +109,11 @@ def token_revoke(request: HttpRequest, organization: str, workspace: str, token:
     found = tokens.filter(id=token).first()
     if found is None:
         raise NotFound
+    back = section_address(scope, "token")
     if request.method == "POST":
         token_take_back(token=found, actor=scope.actor)
         messages.success(request, f"Token {found.name} is revoked.")
-        return settings_redirect(scope, TOKENS)
-    back = f"{settings_address(scope)}#{TOKENS}"
+        return redirect(back)
     context = {"scope": scope, "section": "workspace", "token": found, "back": back}
     return render(request, "workspace/revoke.html", context)
 

@@ -5,10 +5,12 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from console.numbers import number_read
 from console.streams import http
 from console.streams.database import in_thread
 from console.streams.hub import hub
 from console.streams.who import reader_workspace
+from runs.explaining.moments import moment_read
 from runs.logs import Piece, log_complete, log_first_offset, log_pieces, log_since_offset, log_tail_offset
 from runs.models import Assignment, Worker
 from runs.states import RUN_ENDED, WORKER_ENDED, AttemptState
@@ -122,9 +124,10 @@ def _number(params: dict[str, str], name: str, *, low: int) -> int | None:
     value = params.get(name)
     if value is None:
         return None
-    if not (value.isascii() and value.isdigit() and len(value) < 19 and low <= int(value) <= MOST):  # noqa: PLR2004 - 63 bits
+    found = number_read(value, MOST)
+    if found is None or found < low:
         raise http.HttpError(400, "Bad parameter", f"`{name}` must be a whole number from {low} to {MOST:,}.")
-    return int(value)
+    return found
 
 
 def _flag(params: dict[str, str], name: str) -> bool:
@@ -142,11 +145,8 @@ def _since(value: str | None) -> datetime | None:
         return datetime.now(UTC) - timedelta(seconds=parse_duration(value))
     except (ValueError, OverflowError):
         pass
-    try:
-        found = datetime.fromisoformat(value)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+    found = moment_read(value)
+    if found is None:
         raise http.HttpError(
             400,
             "Bad parameter",

@@ -15,7 +15,7 @@ from console.pages.log_text import marked
 from console.pages.looks import look_of, word_of
 from console.pages.machine_svg import legend_cell, legend_frame
 from console.pages.words import EN_DASH
-from machines.models import Gpu
+from machines.models import DataVolume, Gpu
 from machines.states import Health
 from placement.phrases import plural
 from wire.quantities import format_duration, format_size
@@ -190,6 +190,37 @@ def query(context: template.Context, **changes: Any) -> str:
             params[name] = str(value)
     encoded = params.urlencode()
     return f"{request.path}?{encoded}" if encoded else str(request.path)
+
+
+@register.simple_block_tag
+def listing(content: str, labelled_by: str, heads: str, numbers: str = "", hidden: str = "") -> SafeString:
+    """A table around `content`, its rows.
+
+    `heads`: its headings, separated by commas; `numbers`: those of columns of numbers; `hidden`: one that needs none to
+    be seen.
+    """
+    shown = format_html_join("", "<th>{}</th>", ((head,) for head in heads.split(", ")))
+    counted = format_html_join(
+        "", '<th class="number">{}</th>', ((head,) for head in numbers.split(", ") if numbers)
+    )
+    last = format_html('<th><span class="sr-only">{}</span></th>', hidden) if hidden else ""
+    return format_html(
+        '<div class="scroll"><table aria-labelledby="{}"><thead><tr>{}{}{}</tr></thead>'
+        "<tbody>{}</tbody></table></div>",
+        labelled_by,
+        shown,
+        counted,
+        last,
+        content,
+    )
+
+
+@register.filter
+def drive_where(drive: DataVolume) -> str:
+    """The machines that a drive is on."""
+    if drive.machine:
+        return f"on {drive.machine.name}"
+    return f"machines of pool {drive.pool.slug}" if drive.pool else "all machines"
 
 
 @register.simple_tag

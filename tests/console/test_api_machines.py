@@ -11,22 +11,17 @@ from machines.services import credential_create
 from runs.models import Run
 from tenancy.models import AuditEvent, OrganizationMembership
 from tests import factories
+from tests.support.console import send
 
 pytestmark = pytest.mark.django_db
 CLUSTER = "/api/v1/o/acme/clusters/main"
 MACHINES = f"{CLUSTER}/machines"
 RACK = "topology.astraeus.io/rack"
-JSON = "application/json"
 
 
 @pytest.fixture
 def owner(house, api):
     return api(house.ana)
-
-
-def send(client, method, path, document=None):
-    data = b"" if document is None else json.dumps(document)
-    return client.generic(method, path, data=data, content_type=JSON)
 
 
 def names(client, query="") -> list[str]:

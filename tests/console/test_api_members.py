@@ -9,10 +9,10 @@ from rest_framework.test import APIClient
 
 from tenancy.models import ApiToken, AuditEvent, Membership, OrganizationMembership
 from tests import factories
+from tests.support.console import send
 
 pytestmark = pytest.mark.django_db
 API = "/api/v1/o/acme/w/vision"
-JSON = "application/json"
 
 
 @pytest.fixture
@@ -21,10 +21,6 @@ def admin(house, api):
     OrganizationMembership.objects.create(organization=house.organization, user=user)
     Membership.objects.create(workspace=house.workspace, user=user, role="admin")
     return api(user)
-
-
-def send(client, method, path, document):
-    return client.generic(method, path, data=json.dumps(document), content_type=JSON)
 
 
 def bearer(secret: str) -> APIClient:
@@ -149,6 +145,11 @@ def test_a_token_expires(house, admin):
     assert bearer(body["secret"]).get(f"{API}/runs").status_code == 401
 
 
+def test_a_time_of_any_zone_is_kept_as_the_moment_that_it_is(house, admin):
+    order = {"name": "ci", "role": "viewer", "expires_at": "2099-01-01T00:00:00-23:59"}
+    assert send(admin, "POST", f"{API}/tokens", order).json()["expires_at"] == "2099-01-01T23:59:00Z"
+
+
 @pytest.mark.parametrize(
     "moment",
     [
@@ -158,6 +159,7 @@ def test_a_token_expires(house, admin):
         "tomorrow",
         1893456000,
         "9999-99-99T0:0:0Z",
+        "9999-12-31T23:59:59-23:59",  # after the year 9999 in UTC
     ],
 )
 def test_a_time_that_is_over_or_none(house, admin, moment):

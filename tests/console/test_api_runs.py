@@ -8,20 +8,16 @@ from machines.models import WorkspacePool
 from runs.models import Claim, Run, RunEvent
 from tenancy.models import AuditEvent
 from tests import factories
+from tests.support.console import send
 
 pytestmark = pytest.mark.django_db
 API = "/api/v1/o/acme/w/vision"
 RUN = f"{API}/runs/ddp-resnet50"
-JSON = "application/json"
 
 
 @pytest.fixture
 def editor(house, api):
     return api(house.bea)
-
-
-def send(client, method, path, document):
-    return client.generic(method, path, data=json.dumps(document), content_type=JSON)
 
 
 def errors_of(response):

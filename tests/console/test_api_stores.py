@@ -8,6 +8,7 @@ import pytest
 from machines.models import DataVolume
 from tenancy.models import AuditEvent, Membership, OrganizationMembership, RegistryCredential, Secret
 from tests import factories
+from tests.support.console import send
 
 pytestmark = pytest.mark.django_db
 W = "/api/v1/o/acme/w/vision"
@@ -26,10 +27,6 @@ def admin(house, api):
 @pytest.fixture
 def owner(house, api):
     return api(house.ana)
-
-
-def send(client, method, path, document):
-    return client.generic(method, path, data=json.dumps(document), content_type="application/json")
 
 
 def errors(answer) -> list[tuple[str, str]]:

@@ -99,12 +99,14 @@ def test_since_a_time_or_a_while_ago(worker, token):
         factories.log_write(worker, data)
         LogChunk.objects.filter(data=data).update(at=timezone.now() - timedelta(minutes=minutes))
     at = (timezone.now() - timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    far = "since=2020-01-01T00:00:00%2b23:59"  # no zone that PostgreSQL would read
 
-    assert read(token, "since=10m", f"since={at}", "since=2h", "since=1s") == [
+    assert read(token, "since=10m", f"since={at}", "since=2h", "since=1s", far) == [
         (200, "new\n"),
         (200, "new\n"),
         (200, "old\nnew\n"),
         (200, ""),
+        (200, "old\nnew\n"),
     ]
 
 
@@ -117,6 +119,7 @@ def test_bad_parameters_are_told(worker, token):
         "since=never",
         "since=2026-01-01T00:00:00",
         "since=999999999999d",
+        "since=0001-01-01T00:00:00%2b23:59",
         "colour=red",
         "offset=9999999999999999999",
     ]

@@ -162,6 +162,12 @@ def test_a_run_that_still_runs_is_deleted_once_it_has_ended(busy, bea):
     assert "It is deleted once it has ended." in text(bea.get(LLM))
 
 
+def test_a_run_that_waits_is_gone_at_once(busy, bea):
+    bea.post(f"{DDP}/delete", {"name": "ddp-resnet50"})
+    assert not Run.objects.filter(name="ddp-resnet50").exists()
+    assert "ddp-resnet50 deleted." in text(bea.get(JOBS))
+
+
 def test_a_run_that_has_ended_is_gone_at_once(busy, bea):
     bea.post(f"{JOBS}/main/eval-3/delete", {"name": "eval-3"})
     assert not Run.objects.filter(name="eval-3").exists()

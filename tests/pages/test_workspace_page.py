@@ -156,6 +156,12 @@ def test_members_that_can_t_be(house, adi, order, told):
     assert told in text(answer)
 
 
+def test_what_is_wrong_with_a_choice_is_told_at_it(house, adi):
+    page = text(adi.post(f"{S}/members", {"user": "ana", "role": "owner"}))
+    assert 'name="role" aria-describedby=" member-role-problem" aria-invalid="true"' in page
+    assert '<p class="error" id="member-role-problem">' in page
+
+
 def test_a_token_is_shown_once_and_revoked(house, adi, client):
     made = adi.post(f"{S}/tokens", {"name": "ci", "role": "editor", "expires": "30"})
     value = text(made).split('aria-label="The token">')[1].split("<")[0]

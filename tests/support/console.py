@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -16,6 +17,12 @@ from wire import agent_messages as wire
 
 PATIENCE_SECONDS = 20
 """The longest that any test waits for something that should happen at once."""
+
+
+def send(client: Any, method: str, path: str, document: Any = None) -> Any:
+    """The answer of the API to a JSON body; None: to none."""
+    data = b"" if document is None else json.dumps(document)
+    return client.generic(method, path, data=data, content_type="application/json")
 
 
 def application(*arguments: Any) -> Awaitable[None]:
