@@ -333,6 +333,8 @@ class MachineChange(models.Model):
     cluster_id = models.BigIntegerField()
     machine_id = models.BigIntegerField(null=True)
     """None: the cluster's fabrics."""
+    usage = models.BooleanField(db_default=False)
+    """No more of it is different than its state and what runs hold of it: little needs to be read again."""
     xid = models.BigIntegerField()
     """The transaction (pg_current_xact_id), which may have committed much later than it wrote."""
     at = models.DateTimeField()

@@ -5,7 +5,8 @@ is placed or ends, a port flaps, a machine moves to another known rack) only the
 written; arrays in which nothing changed, and the whole topology with what it remembers, are kept.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -13,8 +14,8 @@ import numpy as np
 
 from placement.arrays import UNKNOWN, Ints, Longs, read_only
 from placement.assemble import assemble, storage_marks
-from placement.snapshot import Snapshot
-from placement.tables import Tables, together
+from placement.snapshot import GPU_HELD, Snapshot, from_gpu_state
+from placement.tables import Tables, Usage, together
 from placement.topology import (
     MIXED_MODELS,
     Fabrics,
@@ -28,7 +29,7 @@ from placement.topology import (
 from placement.untable import bits_set, tables_of
 
 _Array = np.ndarray[Any, Any]
-_Item = TypeVar("_Item", bound=Hashable)
+_Item = TypeVar("_Item", str, tuple[str, str], tuple[str, int])
 
 
 class _Renumber(Exception):
@@ -43,8 +44,10 @@ def patched(
     `gone` may hold names that `changed` holds too: that name belongs to another machine now.
     `storage_fabrics`: all of them, as for `build_snapshot`.
     """
-    fresh = assemble(changed, storage_fabrics=storage_fabrics)
     base = _storage_set(base, storage_fabrics)
+    if not changed.names and not gone:
+        return base
+    fresh = assemble(changed, storage_fabrics=storage_fabrics)
     if not set(gone) - set(fresh.names):
         try:
             return _rows_set(base, fresh)
@@ -70,9 +73,11 @@ def _storage_set(base: Snapshot, storage: Collection[str]) -> Snapshot:
 
 
 def _topology_with(topology: Topology, changes: dict[str, Any]) -> Topology:
-    """With nothing remembered of the old one."""
+    """With nothing remembered of the old one, but for the rows of its names, which stay."""
     memory: dict[str, Any] = {each.name: {} for each in fields(topology) if each.name.startswith("_")}
-    return replace(topology, **memory, **changes)
+    fresh = replace(topology, **memory, **changes)
+    vars(fresh)["row_of"] = topology.row_of
+    return fresh
 
 
 def _rows_set(base: Snapshot, fresh: Snapshot) -> Snapshot:
@@ -82,12 +87,30 @@ def _rows_set(base: Snapshot, fresh: Snapshot) -> Snapshot:
         rows = np.array([row_of[name] for name in fresh.names], dtype=np.int64)
     except KeyError as new:
         raise _Renumber from new
-    topology = _topology_set(base.topology, fresh.topology, rows)
-    slots = topology.gpu_index.shape[1]
+    return _states_set(base, fresh, rows, _topology_set(base.topology, fresh.topology, rows))
+
+
+def used(base: Snapshot, usage: Usage) -> Snapshot:
+    """`base` with machines that it has used so now."""
+    topology = base.topology
+    rows = np.array([topology.row_of[name] for name in usage.names], dtype=np.int64)
+    held = np.isin(topology.gpu_id[rows], usage.held) & (topology.gpu_index[rows] != UNKNOWN)
+    fresh = from_gpu_state(
+        topology,
+        state=usage.state,
+        gpu_state=np.where(held, base.gpu_state[rows] | GPU_HELD, base.gpu_state[rows] & ~np.uint8(GPU_HELD)),
+        cpu_free=topology.cpu_total[rows] - usage.cpu_taken,
+        memory_free=topology.memory_total[rows] - usage.memory_taken,
+    )
+    return _states_set(base, fresh, rows, topology)
+
+
+def _states_set(base: Snapshot, fresh: Snapshot, rows: Longs, topology: Topology) -> Snapshot:
+    """With the machines in these rows in the states that `fresh` has them in, one after the other."""
     change = _Change(base, rows)
     for name in ("state", "free_healthy", "free_suspect", "suspect", "faulty", "cpu_free", "memory_free"):
         change.set(name, getattr(fresh, name))
-    change.set("gpu_state", _widened(fresh.gpu_state, slots, 0))
+    change.set("gpu_state", _widened(fresh.gpu_state, topology.gpu_index.shape[1], 0))
     if topology is base.topology and not change.arrays:
         return base
     return replace(base, topology=topology, **change.arrays)
@@ -137,12 +160,10 @@ def _topology_set(base: Topology, fresh: Topology, rows: Longs) -> Topology:
 
 
 def _row_there(table: Sequence[_Item], there: Sequence[_Item]) -> Ints:
-    """Row of each value of `table` in the table `there`, then what the negative numbers of columns stay."""
-    row_of = {value: row for row, value in enumerate(there)}
-    try:
-        rows = [row_of[value] for value in table]
-    except KeyError as new:
-        raise _Renumber from new
+    """Row of each value of `table` in the sorted table `there`, then what the negative numbers of columns stay."""
+    rows: list[int] = [bisect_left(there, value) for value in table]
+    if any(row == len(there) or there[row] != value for row, value in zip(rows, table, strict=True)):
+        raise _Renumber
     return np.array([*rows, MIXED_MODELS, UNKNOWN], dtype=np.int32)
 
 

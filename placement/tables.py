@@ -80,6 +80,20 @@ class Tables:
     drives: Owned[str]
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What changes all day of machines whose hardware stays as it is: their states, and what runs hold of them."""
+
+    names: tuple[str, ...]
+    state: Bytes
+    cpu_taken: Longs
+    """Millicores."""
+    memory_taken: Longs
+    """Bytes."""
+    held: Longs
+    """Ids of their GPUs that are held."""
+
+
 def coded(values: Iterable[_Item | None]) -> Coded[_Item]:
     """A column of these values; None and "" are none."""
     given = list(values)

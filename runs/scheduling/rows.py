@@ -5,6 +5,7 @@ Plain SQL, because a cluster of 10,000 machines has 80,000 GPUs and as many port
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -14,9 +15,9 @@ from django.db import connection
 
 from machines.states import FABRIC_LABEL, NVLINK_DOMAIN_LABEL, RACK_LABEL, Health, LinkLayer, MachineState
 from placement import MachineState as Bits
-from placement.arrays import Ints, Longs
+from placement.arrays import Bytes, Ints, Longs
 from placement.snapshot import GPU_FAULTY, GPU_HELD, GPU_PRESENT, GPU_SUSPECT
-from placement.tables import NUMA_ISLANDS, Coded, Gpus, Owned, PortRows, Tables, coded, ints, longs
+from placement.tables import NUMA_ISLANDS, Coded, Gpus, Owned, PortRows, Tables, Usage, coded, ints, longs
 from placement.topology import INFINIBAND, ROCE
 from wire.quantities import MILLI
 
@@ -28,10 +29,12 @@ BITS = {
     MachineState.QUARANTINED: Bits.QUARANTINED,
 }
 
-# {of} narrows machine ids to those of the cluster, or to some of them. Every query gives one row with a list for each
+# {of} narrows machine ids to those of the cluster, or to some of them; {read} likewise to these and others of which
+# only the usage is read. Every query gives one row with a list for each
 # column: 80,000 rows of their own would take longer to unpack than to read.
 _OF_CLUSTER = "IN (SELECT id FROM machines_machine WHERE cluster_id = %(cluster)s AND removed_at IS NULL)"
-_OF_SOME = "= ANY(%(machines)s)"
+_OF_SOME = "= ANY(%(machines)s::bigint[])"
+_READ_SOME = "= ANY(%(machines)s::bigint[] || %(used)s::bigint[])"
 
 _MACHINES = f"""
 SELECT array_agg(m.id), array_agg(m.version), array_agg(m.name), array_agg(p.slug), array_agg(m.cpu_cores),
@@ -43,11 +46,11 @@ SELECT array_agg(m.id), array_agg(m.version), array_agg(m.name), array_agg(p.slu
     ELSE '{MachineState.READY}'
   END)
 FROM machines_machine m JOIN machines_pool p ON p.id = m.pool_id
-WHERE m.cluster_id = %(cluster)s AND m.removed_at IS NULL AND m.id {{of}}
+WHERE m.cluster_id = %(cluster)s AND m.removed_at IS NULL AND m.id {{read}}
 """  # noqa: S608 - constants of ours
 _TAKEN = """
 SELECT array_agg(machine_id), array_agg(gpu_id), array_agg(cpu_cores), array_agg(memory_bytes)
-FROM runs_allocation WHERE released_at IS NULL AND machine_id {of}
+FROM runs_allocation WHERE released_at IS NULL AND machine_id {read}
 """
 _GPUS = f"""
 SELECT array_agg(machine_id), array_agg(id), array_agg(index), array_agg(model), array_agg(memory_bytes),
@@ -89,6 +92,10 @@ class Rows:
     tables: Tables
     versions: dict[int, int]
     """Machine id → version, in the order of `tables`."""
+    usage: Usage
+    """Of machines of which nothing else was asked."""
+    used_versions: dict[int, int]
+    """Their versions, in the order of `usage`."""
     storage: frozenset[str]
     """Names of all the cluster's fabrics that are kept for storage."""
 
@@ -98,9 +105,12 @@ class Rows:
         return dict(zip(self.versions, self.tables.names, strict=True))
 
 
-def rows_load(cluster_id: int, machine_ids: Collection[int] | None = None) -> Rows:
-    """The cluster's machines, or those of `machine_ids` that it has. One round trip."""
-    machines, taken, gpus, ports, labels, drives, (storage,) = _read(cluster_id, machine_ids)
+def rows_load(
+    cluster_id: int, machine_ids: Collection[int] | None = None, *, used: Collection[int] = ()
+) -> Rows:
+    """The cluster's machines, or those of `machine_ids` that it has, and the usage of those `used`. One round trip."""
+    machines, taken, gpus, ports, labels, drives, (storage,) = _read(cluster_id, machine_ids, used)
+    used_machines, machines = _parted(machines, frozenset(used))
     ids, versions, names, pools, cores, memory, states = machines
     places = _Places(ids)
     effective = _labels_effective(*places.those(labels))
@@ -113,7 +123,7 @@ def rows_load(cluster_id: int, machine_ids: Collection[int] | None = None) -> Ro
         pool=coded(pools),
         rack=coded(effective.get((each, RACK_LABEL)) for each in ids),
         nvlink_domain=coded(effective.get((each, NVLINK_DOMAIN_LABEL)) or domains.get(each) for each in ids),
-        state=np.array([BITS[state] for state in states], dtype=np.uint8),
+        state=_states(states),
         cpu_total=longs(cores) * MILLI,
         cpu_free=longs(cores) * MILLI - cpu_taken,
         memory_total=longs(memory),
@@ -126,19 +136,53 @@ def rows_load(cluster_id: int, machine_ids: Collection[int] | None = None) -> Ro
         ),
         drives=_drives(places, drives, pools),
     )
-    return Rows(tables, dict(zip(ids, versions, strict=True)), frozenset(storage))
+    return Rows(
+        tables,
+        dict(zip(ids, versions, strict=True)),
+        _usage(used_machines, taken),
+        dict(zip(used_machines[0], used_machines[1], strict=True)),
+        frozenset(storage),
+    )
 
 
-def _read(cluster_id: int, machine_ids: Collection[int] | None) -> list[_Columns]:
+def _read(cluster_id: int, machine_ids: Collection[int] | None, used: Collection[int]) -> list[_Columns]:
     """The columns of each query."""
-    of = _OF_CLUSTER if machine_ids is None else _OF_SOME
-    values: dict[str, Any] = {"cluster": cluster_id, "machines": list(machine_ids or ())}
+    of, read = (_OF_CLUSTER, _OF_CLUSTER) if machine_ids is None else (_OF_SOME, _READ_SOME)
+    values: dict[str, Any] = {
+        "cluster": cluster_id,
+        "machines": _array(machine_ids or ()),
+        "used": _array(used),
+    }
     found = []
     with connection.cursor() as cursor:
-        cursor.execute(";".join((_ALONE, *_QUERIES)).format(of=of), values)
+        cursor.execute(";".join((_ALONE, *_QUERIES)).format(of=of, read=read), values)
         while cursor.nextset():
             found.append([column or [] for column in cursor.fetchone()])
     return found
+
+
+def _array(ids: Collection[int]) -> str:
+    """As one word: a list would be quoted number by number, once for each query."""
+    return f"{{{','.join(map(str, ids))}}}"
+
+
+def _parted(columns: _Columns, some: AbstractSet[int]) -> tuple[_Columns, _Columns]:
+    """The rows of `some` machines, and the others."""
+    inside = [machine in some for machine in columns[0]]
+    outside = [not each for each in inside]
+    return [list(compress(column, inside)) for column in columns], [
+        list(compress(column, outside)) for column in columns
+    ]
+
+
+def _states(states: Sequence[str]) -> Bytes:
+    return np.array([BITS[MachineState(state)] for state in states], dtype=np.uint8)
+
+
+def _usage(machines: _Columns, taken: _Columns) -> Usage:
+    ids, _, names, _, _, _, states = machines
+    places = _Places(ids)
+    return Usage(tuple(names), _states(states), *_taken(places, places.those(taken)))
 
 
 class _Places:

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from machines.models import Cluster
 from placement import Snapshot
 from placement.assemble import assemble
-from placement.patch import patched
+from placement.patch import patched, used
 from runs.scheduling.rows import Rows, rows_load
 
 WHOLE_FOR = timedelta(minutes=1)
@@ -69,6 +69,8 @@ class _Moment:
     """Its transactions count from lower numbers than before: it is another database, or an older state of it."""
     changed: frozenset[int]
     """Machine ids."""
+    used: frozenset[int]
+    """Of machines that have not changed otherwise, but are used differently."""
     fabrics_changed: bool
 
 
@@ -102,8 +104,10 @@ class _ClusterCache:
             if before is None or _too_much(before, moment):
                 return _Read(_whole(rows_load(self.cluster_id), before), moment.visible, moment.at)
             loaded = before.loaded
-            if moment.changed or moment.fabrics_changed:
-                loaded = _patched(loaded, rows_load(self.cluster_id, moment.changed), moment.changed)
+            if moment.changed or moment.used or moment.fabrics_changed:
+                used = moment.used & loaded.names.keys()
+                changed = moment.changed | (moment.used - used)
+                loaded = _patched(loaded, rows_load(self.cluster_id, changed, used=used), changed | used)
             return _Read(loaded, moment.visible, before.whole_at)
 
 
@@ -135,17 +139,17 @@ def _whole(rows: Rows, before: _Read | None = None) -> Loaded:
 
 def _patched(before: Loaded, rows: Rows, changed: frozenset[int]) -> Loaded:
     """With the machines in `changed` as `rows` has them; those that it lacks have gone."""
-    was = {machine: before.names[machine] for machine in changed if machine in before.names}
+    there = changed - rows.used_versions.keys()
+    was = {machine: before.names[machine] for machine in there if machine in before.names}
     left = was.keys() - rows.versions.keys()
-    versions, names = before.versions | rows.versions, before.names
+    versions, names = before.versions | rows.versions | rows.used_versions, before.names
     for machine in left:
         del versions[machine]
     if was != rows.names:
         names = {machine: name for machine, name in names.items() if machine not in left} | rows.names
+    snapshot = used(before.snapshot, rows.usage)
     return Loaded(
-        patched(before.snapshot, rows.tables, gone=was.values(), storage_fabrics=rows.storage),
-        versions,
-        names,
+        patched(snapshot, rows.tables, gone=was.values(), storage_fabrics=rows.storage), versions, names
     )
 
 
@@ -153,19 +157,21 @@ def _too_much(before: _Read, moment: _Moment) -> bool:
     return (
         moment.restored
         or not before.whole_at <= moment.at < before.whole_at + WHOLE_FOR
-        or len(moment.changed) > PATCH_SHARE * len(before.loaded.versions)
+        or len(moment.changed | moment.used) > PATCH_SHARE * len(before.loaded.versions)
     )
 
 
 _NOW = """
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
+WITH noted AS MATERIALIZED (
+  SELECT machine_id, bool_and(usage) AS usage FROM machines_machinechange
+  WHERE cluster_id = %(cluster)s AND xid >= pg_snapshot_xmin(%(seen)s::pg_snapshot)::text::bigint
+    AND NOT pg_visible_in_snapshot(xid::text::xid8, %(seen)s::pg_snapshot)
+  GROUP BY machine_id
+)
 SELECT pg_current_snapshot()::text, now(),
   pg_snapshot_xmax(pg_current_snapshot()) < pg_snapshot_xmax(%(seen)s::pg_snapshot),
-  ARRAY(
-    SELECT DISTINCT machine_id FROM machines_machinechange
-    WHERE cluster_id = %(cluster)s AND xid >= pg_snapshot_xmin(%(seen)s::pg_snapshot)::text::bigint
-      AND NOT pg_visible_in_snapshot(xid::text::xid8, %(seen)s::pg_snapshot)
-  )
+  ARRAY(SELECT machine_id FROM noted WHERE NOT usage), ARRAY(SELECT machine_id FROM noted WHERE usage)
 """
 
 
@@ -174,6 +180,8 @@ def _moment(cluster_id: int, seen: str | None) -> _Moment:
     with connection.cursor() as cursor:
         cursor.execute(_NOW, {"cluster": cluster_id, "seen": seen})
         cursor.nextset()  # the answer to SET
-        visible, at, restored, changed = cursor.fetchone()
+        visible, at, restored, changed, used_only = cursor.fetchone()
     machines = frozenset(machine for machine in changed if machine is not None)
-    return _Moment(visible, at, bool(restored), machines, fabrics_changed=None in changed)
+    return _Moment(
+        visible, at, bool(restored), machines, frozenset(used_only), fabrics_changed=None in changed
+    )

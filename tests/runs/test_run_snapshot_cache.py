@@ -87,6 +87,32 @@ def test_a_statement_notes_each_machine_once(house, fleet):
     ]
 
 
+@pytest.mark.usefixtures("only_patched")
+def test_of_machines_that_are_only_used_differently_no_hardware_is_read(house, fleet, monkeypatch):
+    read: list[tuple[Collection[int] | None, Collection[int]]] = []
+
+    def load(
+        cluster_id: int, machine_ids: Collection[int] | None = None, *, used: Collection[int] = ()
+    ) -> Rows:
+        read.append((machine_ids, used))
+        return rows_load(cluster_id, machine_ids, used=used)
+
+    monkeypatch.setattr(snapshot, "rows_load", load)
+    topology = now(house).snapshot.topology
+    read.clear()
+    Machine.objects.filter(id=fleet[0].id).update(cordoned_at=timezone.now())
+    Allocation.objects.filter(machine=fleet[1]).update(released_at=timezone.now())
+    assert now(house).snapshot.topology is topology
+    Machine.objects.filter(id=fleet[0].id).update(cordoned_at=None, cpu_cores=5)
+    Gpu.objects.filter(machine=fleet[1]).update(health="suspect")
+    now(house)
+
+    assert [each for each in read if each[0] is not None] == [
+        (frozenset(), {fleet[0].id, fleet[1].id}),
+        ({fleet[0].id, fleet[1].id}, frozenset()),
+    ]
+
+
 def test_claims_are_noted(house, fleet):
     run = factories.run_pending(house, "next")
     MachineChange.objects.all().delete()
@@ -167,9 +193,9 @@ def test_a_database_that_was_restored_is_read_anew(house, fleet, counted_from):
 def test_when_much_has_changed_all_is_read(house, fleet, monkeypatch):
     read: list[Collection[int] | None] = []
 
-    def load(cluster_id: int, machine_ids: Collection[int] | None = None) -> Rows:
+    def load(cluster_id: int, machine_ids: Collection[int] | None = None, **used: Collection[int]) -> Rows:
         read.append(machine_ids)
-        return rows_load(cluster_id, machine_ids)
+        return rows_load(cluster_id, machine_ids, **used)
 
     monkeypatch.setattr(snapshot, "rows_load", load)
     cluster_snapshot(house.cluster)
