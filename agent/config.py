@@ -39,6 +39,9 @@ class Config(BaseModel):
     drive_roots: tuple[Annotated[str, AfterValidator(_drive_root)], ...] = ()
     """Drives may lie below these directories, and nowhere else: whoever runs the console can't ask for more.
     Workers see of them only the drives that they mount."""
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the only GPUs that this agent offers, so that several agents, or other software, can share a machine.
+    None named: all of them."""
     state: Path = Path()
 
     def hidden(self) -> tuple[str, ...]:

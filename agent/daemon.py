@@ -175,9 +175,9 @@ def _discovery(config: Config, boot_id: str) -> Discovery | None:
 def _inventory(config: Config, runtime: Bubblewrap, discovery: Discovery | None) -> InventorySource:
     real = real_inventory(runtime.version(), runtime.limits())
     if discovery is not None:
-        return DiscoveredInventory(real, discovery)
+        return DiscoveredInventory(real, discovery, config.gpus)
     try:
-        return simulated_source(real, SimulatedFile(Path(config.simulate or "")))
+        return simulated_source(real, SimulatedFile(Path(config.simulate or "")), config.gpus)
     except SimulateError as error:
         raise ConfigError(str(error)) from error
 

@@ -2,7 +2,7 @@
 
 import platform
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 import psutil
@@ -57,24 +57,38 @@ def discovered_inventory(base: Inventory, found: Found) -> Inventory:
     )
 
 
+def offered_inventory(whole: Inventory, gpus: Collection[str]) -> Inventory:
+    """`whole` with no GPUs but those named, by UUID, and a word about it; none named: as it is."""
+    if not gpus:
+        return whole
+    offered = tuple(gpu for gpu in whole.gpus if gpu.uuid in gpus)
+    missing = sorted(set(gpus) - {gpu.uuid for gpu in offered})
+    words = f"This agent offers {len(offered)} of the machine's {len(whole.gpus)} GPUs and leaves the others alone."
+    lacks = (f"Named with --gpu, but not on this machine as a whole GPU: {', '.join(missing)}."[:500],)
+    limits = (*whole.limits, words, *(lacks if missing else ()))
+    return whole.model_copy(update={"gpus": offered, "split_gpus": (), "limits": limits})
+
+
 class DiscoveredInventory:
     """Cheap to call: an inventory is put together once for each time that the machine was looked at."""
 
-    def __init__(self, base: Inventory, discovery: Discovery) -> None:
+    def __init__(self, base: Inventory, discovery: Discovery, gpus: Collection[str] = ()) -> None:
         self._base = base
         self._discovery = discovery
+        self._gpus = gpus
         self._found = Found()
         self._inventory = base
 
     def __call__(self) -> Inventory:
         found = self._discovery.found
         if found is not self._found:
-            self._found, self._inventory = found, discovered_inventory(self._base, found)
+            self._found = found
+            self._inventory = offered_inventory(discovered_inventory(self._base, found), self._gpus)
         return self._inventory
 
 
-def simulated_source(real: Inventory, simulated: SimulatedFile) -> InventorySource:
-    return lambda: simulated_inventory(real, simulated)
+def simulated_source(real: Inventory, simulated: SimulatedFile, gpus: Collection[str]) -> InventorySource:
+    return lambda: offered_inventory(simulated_inventory(real, simulated), gpus)
 
 
 def route_address(server: str) -> str:

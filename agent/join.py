@@ -33,6 +33,7 @@ class Joining:
     address: str | None = None
     hide: tuple[Path, ...] = ()
     drive_roots: tuple[Path, ...] = ()
+    gpus: tuple[str, ...] = ()
 
 
 def join(joining: Joining) -> Config:
@@ -62,6 +63,7 @@ def join(joining: Joining) -> Config:
             address=joining.address,
             hide=tuple(str(path.resolve()) for path in joining.hide),
             drive_roots=tuple(str(path.resolve()) for path in joining.drive_roots),
+            gpus=joining.gpus,
         )
         config_write(state, config)
     except (ConfigError, SimulateError) as error:

@@ -71,6 +71,13 @@ def _join_arguments(join: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="let drives lie below PATH (repeatable)",
     )
+    join.add_argument(
+        "--gpu",
+        action="append",
+        default=[],
+        metavar="UUID",
+        help="offer this GPU and no other that isn't named too (repeatable; all of them)",
+    )
     join.add_argument("--run", action="store_true", help="go on as `run`")
 
 
@@ -87,6 +94,7 @@ def _join(arguments: argparse.Namespace) -> int:
         address=arguments.address,
         hide=tuple(arguments.hide),
         drive_roots=tuple(arguments.drive_root),
+        gpus=tuple(arguments.gpu),
     )
     try:
         config = join(joining)

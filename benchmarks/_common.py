@@ -33,17 +33,32 @@ class Bench:
     database: psycopg.Connection[tuple[Any, ...]]
 
 
+@dataclass(frozen=True)
+class Machine:
+    """An agent to start on this host."""
+
+    name: str
+    inventory: Path | None = None
+    """What it pretends to have; None: what this host really has."""
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the only GPUs that it offers; none: all."""
+
+
+def two_machines() -> contextlib.AbstractContextManager[Bench]:
+    return console_with([Machine(name, INVENTORIES / f"{name}.json") for name in MACHINES])
+
+
 @contextlib.contextmanager
-def two_machines() -> Iterator[Bench]:
+def console_with(machines: Sequence[Machine]) -> Iterator[Bench]:
     """All of it in a new directory, gone afterwards."""
     with contextlib.ExitStack() as opened:
         home = opened.enter_context(
             tempfile.TemporaryDirectory(prefix="bench-", dir=os.environ.get("ASTRAEUS_LOCAL_DIRECTORY"))
         )
         stack = opened.enter_context(isolated_stack(Path(home)))
-        access = Access.make(stack, machines=len(MACHINES))
-        for name, token in zip(MACHINES, access.join_tokens, strict=True):
-            stack.start_agent(name, INVENTORIES / f"{name}.json", token=token)
+        access = Access.make(stack, machines=len(machines))
+        for machine, token in zip(machines, access.join_tokens, strict=True):
+            stack.start_agent(machine.name, machine.inventory, token=token, gpus=machine.gpus)
         api = opened.enter_context(
             httpx.Client(
                 base_url=f"{access.url}/api/v1/o/{access.organization}/w/{access.workspace}",
@@ -53,15 +68,16 @@ def two_machines() -> Iterator[Bench]:
             )
         )
         database = opened.enter_context(psycopg.connect(stack.env["DATABASE_URL"], autocommit=True))
-        wait_until(lambda: _ready(database), seconds=60, what="both machines")
+        agents = [stack.processes[f"agent-{machine.name}"] for machine in machines]
+        wait_until(lambda: _ready(database, len(machines)), seconds=60, what="the machines", needs=agents)
         yield Bench(stack, access, api, database)
 
 
-def _ready(database: psycopg.Connection[tuple[Any, ...]]) -> bool:
+def _ready(database: psycopg.Connection[tuple[Any, ...]], machines: int) -> bool:
     heard = database.execute(
         "SELECT count(*) FROM machines_machine WHERE last_seen_at IS NOT NULL"
     ).fetchone()
-    return heard == (len(MACHINES),)
+    return heard == (machines,)
 
 
 def percentile(values: Sequence[float], share: float) -> float:

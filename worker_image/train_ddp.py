@@ -15,16 +15,19 @@ on Python 3.10, which NVIDIA's images of 2024 have.
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import resource
 import signal
 import socket
 import struct
 import sys
 import threading
 import time
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -42,6 +45,9 @@ STOP_WITHIN_SECONDS = 10  # well inside the 30 s after which torchrun and the ag
 SIOCGIFADDR = 0x8915  # Linux, netdevice(7): an interface's IPv4 address
 
 
+COMPILE_MODES = ("off", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
 class UsageError(Exception):
     """Something the person who started the run can put right; the message is one line for them."""
 
@@ -52,10 +58,11 @@ class Options:
     batch_per_gpu: int  # images a step, for each process
     image_size: int  # pixels, height and width
     allreduce_mib: int  # float32 buffer of the bandwidth test
+    compile: str  # one of COMPILE_MODES
 
 
 # The GPU figures on a CPU would take days and tens of GiB: a first try on a laptop should end.
-DEFAULTS = {"cuda": Options(300, 256, 224, 1024), "cpu": Options(20, 4, 64, 64)}
+DEFAULTS = {"cuda": Options(300, 256, 224, 1024, "default"), "cpu": Options(20, 4, 64, 64, "off")}
 
 
 def read_number(env: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
@@ -68,12 +75,20 @@ def read_number(env: Mapping[str, str], name: str, default: int, low: int, high:
     return int(text)
 
 
+def read_choice(env: Mapping[str, str], name: str, default: str, choices: Sequence[str]) -> str:
+    text = env.get(name, "").strip() or default
+    if text not in choices:
+        raise UsageError(f"{name} must be one of {', '.join(choices)}, not {text!r}")
+    return text
+
+
 def read_options(env: Mapping[str, str], default: Options) -> Options:
     options = Options(
         steps=read_number(env, "STEPS", default.steps, 1, 10**9),
         batch_per_gpu=read_number(env, "BATCH_PER_GPU", default.batch_per_gpu, 1, 10**6),
         image_size=read_number(env, "IMAGE_SIZE", default.image_size, SMALLEST_IMAGE, 4096),
         allreduce_mib=read_number(env, "ALLREDUCE_MIB", default.allreduce_mib, 1, 65536),
+        compile=read_choice(env, "COMPILE", default.compile, COMPILE_MODES),
     )
     if options.batch_per_gpu == 1 and options.image_size == SMALLEST_IMAGE:
         raise UsageError("BATCH_PER_GPU=1 with IMAGE_SIZE=32 is too little for batch norm: raise one of them")
@@ -153,6 +168,27 @@ def join(place: Place, device: torch.device) -> None:
     if interface := route_interface(os.environ["MASTER_ADDR"]):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     dist.init_process_group("gloo", rank=place.rank, world_size=place.world)
+
+
+@dataclass
+class Results:
+    """What the run has found out, for the line that programs read."""
+
+    found: dict[str, Any] = field(default_factory=dict)
+    at: dict[str, float] = field(default_factory=dict)  # seconds since 1970
+
+    def moment(self, name: str) -> None:
+        self.at[name] = round(time.time(), 3)
+
+    def line(self) -> str:
+        return json.dumps({"recipe": "train_ddp", **self.found, "at": self.at})
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes that this process held at most: of the GPU's memory, or of the machine's."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 class StopRequest:
@@ -337,17 +373,30 @@ def warmup_steps(steps: int) -> int:
     return min(STEP_WARMUP, max(steps // 3, 1 if steps > 1 else 0))
 
 
-def train(options: Options, place: Place, device: torch.device, stop: StopRequest) -> float:
-    """Trains and returns the images/s of all processes; exits after the step in which a rank was asked to."""
+def build_model(options: Options, place: Place, device: torch.device) -> nn.Module:
+    """The network on its device; over several processes it averages their gradients."""
     on_gpu = device.type == "cuda"
     layout = torch.channels_last if on_gpu else torch.contiguous_format
+    model: nn.Module = resnet50().to(device, memory_format=layout)  # type: ignore[call-overload]  # torch's types lack it
+    if place.world > 1:
+        model = DistributedDataParallel(model, [device] if on_gpu else None, gradient_as_bucket_view=True)
+    if options.compile != "off":
+        model.compile(mode=options.compile)  # in place: its state keeps its names
+    return model
+
+
+def train(options: Options, place: Place, device: torch.device, stop: StopRequest, results: Results) -> float:
+    """Trains and returns the images/s of all processes; exits after the step in which a rank was asked to."""
+    on_gpu = device.type == "cuda"
     torch.backends.cudnn.benchmark = True  # the shapes never change
     torch.manual_seed(place.rank)  # images of its own on each rank; DDP spreads rank 0's weights
     size, batch = options.image_size, options.batch_per_gpu
-    images = torch.randn(batch, 3, size, size, device=device).to(memory_format=layout)
+    images = torch.randn(
+        batch, 3, size, size, device=device, dtype=torch.bfloat16 if on_gpu else torch.float32
+    )
+    images = images.to(memory_format=torch.channels_last if on_gpu else torch.contiguous_format)
     labels = torch.randint(0, CLASSES, (batch,), device=device)
-    net = resnet50().to(device, memory_format=layout)  # type: ignore[call-overload]  # torch's types lack it
-    model = DistributedDataParallel(net, [device] if on_gpu else None, gradient_as_bucket_view=True)
+    model = build_model(options, place, device)
     # The rate of ResNet's recipe is made for 256 images a step; fewer need less.
     rate = 0.1 * min(1.0, batch * place.world / 256)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, fused=on_gpu)
@@ -358,6 +407,7 @@ def train(options: Options, place: Place, device: torch.device, stop: StopReques
     for step in range(1, options.steps + 1):
         if step == warmup + 1:
             wait_for(device)
+            results.moment("warmed_up")
             started = time.perf_counter()
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=on_gpu):
             loss = loss_of(model(images), labels)
@@ -371,7 +421,9 @@ def train(options: Options, place: Place, device: torch.device, stop: StopReques
             dist.destroy_process_group()
             sys.exit(128 + signum)
     wait_for(device)
-    return batch * place.world * (options.steps - warmup) / (time.perf_counter() - started)
+    images_per_second = batch * place.world * (options.steps - warmup) / (time.perf_counter() - started)
+    results.found["loss"] = round(loss.item(), 6)
+    return images_per_second
 
 
 @record  # puts an exception's text into torchrun's own report of the failure
@@ -387,11 +439,26 @@ def main() -> None:
         sys.exit(2)
     if device.type == "cpu":
         say("no GPU is visible to this process: running on CPUs over gloo")
+    results = Results()
+    results.moment("joining")
     join(place, device)
     seconds = time_all_reduce(options.allreduce_mib, place.world, device)
+    results.moment("reduced")
     say(all_reduce_line(options.allreduce_mib, seconds, place.world, device.type))
-    images_per_second = train(options, place, device, stop)
+    images_per_second = train(options, place, device, stop, results)
     say(throughput_line(images_per_second, place.world, device.type))
+    results.moment("ended")
+    results.found |= {
+        "images_per_second": round(images_per_second, 1),
+        "processes": place.world,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "torch": torch.__version__,
+        "compile": options.compile,
+        "batch_per_gpu": options.batch_per_gpu,
+        "steps": options.steps,
+        "peak_memory_bytes": peak_memory(device),
+    }
+    say(results.line())
     dist.destroy_process_group()
 
 

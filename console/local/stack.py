@@ -144,8 +144,10 @@ class Stack:
             raise LocalError(f"manage.py {' '.join(arguments)} failed.\n{result.stdout}{result.stderr}")
         return result.stdout
 
-    def join_agent(self, name: str, inventory: Path, token: str) -> None:
+    def join_agent(self, name: str, inventory: Path | None, token: str, *, gpus: Sequence[str] = ()) -> None:
         """Makes the machine known to the console: exchanges the join token for the agent's credential.
+
+        `inventory` is what it pretends to have, None for what this host has; `gpus` are the only ones it offers.
 
         An agent that has joined before keeps its credential and is only told the console's present address.
         """
@@ -155,7 +157,9 @@ class Stack:
             return
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         options = ["--server", self.base_url, "--token", token, "--name", name, "--state-dir", str(state)]
-        options += ["--runtime", "bubblewrap", "--simulate", str(inventory), "--address", "127.0.0.1"]
+        options += ["--runtime", "bubblewrap", "--address", "127.0.0.1"]
+        options += ["--simulate", str(inventory)] if inventory else []
+        options += [part for gpu in gpus for part in ("--gpu", gpu)]
         # The console's secrets, the other agents' state; and those of the other set-ups of this clone.
         options += ["--hide", str(self.instance.directory.parent)]
         result = subprocess.run(
@@ -178,8 +182,10 @@ class Stack:
             env=self._agent_env(),
         )
 
-    def start_agent(self, name: str, inventory: Path, *, token: str) -> Process:
-        self.join_agent(name, inventory, token)
+    def start_agent(
+        self, name: str, inventory: Path | None, *, token: str, gpus: Sequence[str] = ()
+    ) -> Process:
+        self.join_agent(name, inventory, token, gpus=gpus)
         return self.run_agent(name)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
