@@ -23,6 +23,7 @@ from console.local.processes import wait_until
 IMAGE = ROOT / "worker_image"
 SCRIPT = IMAGE / "train_ddp.py"
 RUN_SECONDS = 900.0
+PLACED_SECONDS = 60.0
 STARTED = "process started "
 _TOLD = 4000
 # NVLink multicast (NVLS) is left alone: on a host whose GPUs others share, a program that uses it can harm them.
@@ -44,6 +45,9 @@ class Shape:
     """Over all machines."""
     model: str
     env: Mapping[str, str]
+    memory_bytes: int
+    """For each GPU."""
+    healthy_only: bool
 
 
 def common_env(options: Mapping[str, str]) -> dict[str, str]:
@@ -66,6 +70,7 @@ def product(bench: Bench, name: str, shape: Shape) -> dict[str, Any]:
     document = _document(name, shape)
     begun = time.time()
     bench.api.post("/runs", json=document).raise_for_status()
+    _wait_placed(bench, name)
     state = wait_until(lambda: _ended(bench, name), seconds=RUN_SECONDS, what=f"the end of {name}")
     log = astra(bench, "astraeus", "logs", f"{name}-0")
     if state != "Succeeded":
@@ -86,13 +91,32 @@ def _document(name: str, shape: Shape) -> dict[str, Any]:
     template["configs"] = [{"mounts": ["/app/train_ddp.py"], "value": SCRIPT.read_text(encoding="utf-8")}]
     resources = template["requested_resources"]
     resources["machines"] = shape.machines
-    resources["gpu_requests"] |= {"count": shape.gpus, "models": [shape.model]}
+    resources["gpu_requests"] |= {
+        "count": shape.gpus,
+        "models": [shape.model],
+        "healthy_only": shape.healthy_only,
+    }
+    resources["per_gpu"]["memory_bytes"] = shape.memory_bytes
     return document
 
 
-def _ended(bench: Bench, name: str) -> str | None:
+def _wait_placed(bench: Bench, name: str) -> None:
+    """Raises LocalError with the run's own reason where it finds no room: it would wait for ever."""
+    try:
+        wait_until(lambda: _state(bench, name) != "Pending", seconds=PLACED_SECONDS, what=f"room for {name}")
+    except LocalError:
+        reason = bench.api.get(f"/runs/{name}").json()["status"]["reason"]
+        raise LocalError(f"{name} is not placed after {PLACED_SECONDS:g} s: {reason}") from None
+
+
+def _state(bench: Bench, name: str) -> str:
     row = bench.database.execute("SELECT state FROM runs_run WHERE name = %s", [name]).fetchone()
-    return row[0] if row and row[0] in ENDED else None
+    return str(row[0]) if row else ""
+
+
+def _ended(bench: Bench, name: str) -> str | None:
+    state = _state(bench, name)
+    return state if state in ENDED else None
 
 
 def astra(bench: Bench, *arguments: str) -> str:

@@ -15,16 +15,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks._common import Bench, Machine, console_with
-from benchmarks._recipe import Shape, bare, product
+from benchmarks._recipe import Shape, astra, bare, product
 from console.local.errors import LocalError
 from console.local.instance import ROOT
 from wire.gpu_models import short_model
 
 NAME = "gpu-host"
+_GIB = 1 << 30
 SMALL = {"STEPS": "6", "IMAGE_SIZE": "32", "BATCH_PER_GPU": "2", "ALLREDUCE_MIB": "1", "COMPILE": "off"}
 """For `--simulated`: the variables of a run that a CPU ends in seconds."""
 
@@ -76,8 +78,7 @@ def _measure(
     gpus: Sequence[str],
     env: dict[str, str],
 ) -> dict[str, Any]:
-    model = short_model(found["gpus"][0]["product"])
-    whole = Shape(machines=1, gpus=len(gpus), model=model, env=env)
+    whole = _whole(found, env)
     with contextlib.ExitStack() as opened:
         console = opened.enter_context(console_with([Machine(NAME, inventory)]))
         ways: dict[str, Way] = {"product": lambda round_: product(console, f"whole-{round_}", whole)}
@@ -94,6 +95,20 @@ def _measure(
     return {"machines": machines, "runs": runs, "tries": tries, "summary": _summary(runs, len(gpus))}
 
 
+def _whole(found: dict[str, Any], env: dict[str, str]) -> Shape:
+    """All GPUs in one worker. A host that finds fault with its GPUs is measured all the same, and says so."""
+    gpus = found["gpus"]
+    memory = found.get("machine", found)["memory_bytes"]
+    return Shape(
+        machines=1,
+        gpus=len(gpus),
+        model=short_model(gpus[0]["product"]),
+        env=env,
+        memory_bytes=min(16 * _GIB, memory // 2 // len(gpus)),
+        healthy_only=all(gpu.get("health", "healthy") == "healthy" for gpu in gpus),
+    )
+
+
 def _split_ways(
     opened: contextlib.ExitStack, inventory: Path | None, gpus: Sequence[str], whole: Shape
 ) -> dict[str, Way]:
@@ -105,8 +120,8 @@ def _split_ways(
     ]
     console = opened.enter_context(console_with(halves))
     # The workers' host names differ, their host doesn't: so NCCL takes NVLink between them, not a socket.
-    gang = Shape(2, whole.gpus, whole.model, {"NCCL_HOSTID": NAME, **whole.env})
-    one = Shape(1, 1, whole.model, whole.env)
+    gang = replace(whole, machines=2, env={"NCCL_HOSTID": NAME, **whole.env})
+    one = replace(whole, gpus=1)
     return {
         "gang": lambda round_: product(console, f"gang-{round_}", gang),
         "bare-1": lambda _round: bare(one),
@@ -115,7 +130,7 @@ def _split_ways(
 
 def _with(shape: Shape, text: str) -> Shape:
     more = dict(pair.split("=", 1) for pair in text.split(","))
-    return Shape(shape.machines, shape.gpus, shape.model, {**shape.env, **more})
+    return replace(shape, env={**shape.env, **more})
 
 
 def _told(run: dict[str, Any]) -> dict[str, Any]:
@@ -171,8 +186,8 @@ def _simulated(scratch: Path, count: int) -> Path:
 
 
 def _machines(console: Bench) -> Any:
-    """The machines as the console shows them, with their GPUs' health."""
-    return console.api.get("/machines").raise_for_status().json()
+    """The machines as the command line shows them, with their GPUs' health."""
+    return astra(console, "astraeus", "machines")
 
 
 def _host(found: dict[str, Any]) -> dict[str, Any]:

@@ -380,9 +380,10 @@ def build_model(options: Options, place: Place, device: torch.device) -> nn.Modu
     model: nn.Module = resnet50().to(device, memory_format=layout)  # type: ignore[call-overload]  # torch's types lack it
     if place.world > 1:
         model = DistributedDataParallel(model, [device] if on_gpu else None, gradient_as_bucket_view=True)
-    if options.compile != "off":
-        model.compile(mode=options.compile)  # in place: its state keeps its names
-    return model
+    if options.compile == "off":
+        return model
+    compiled: nn.Module = torch.compile(model, mode=options.compile)  # type: ignore[assignment]  # a module for a module
+    return compiled
 
 
 def train(options: Options, place: Place, device: torch.device, stop: StopRequest, results: Results) -> float:
