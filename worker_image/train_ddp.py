@@ -5,12 +5,15 @@ all-reduce over all processes, then trains ResNet-50 on synthetic images and rep
 a second. Global rank 0 prints the results:
 
     all_reduce 1 GiB over 16 GPUs: 5.6 ms, bus bandwidth 360 GB/s
+    verdict: 360 of 400 GB/s: InfiniBand is in use
     step 50/300 loss 6.912
     throughput: 46,912 images/s on 16 GPUs
+    {"recipe": "train_ddp", "images_per_second": 46912.3, ...}
 
-Options are environment variables: STEPS, BATCH_PER_GPU, IMAGE_SIZE, ALLREDUCE_MIB. The second
-part is meant to be swapped for a training of your own. Needs PyTorch and nothing else; it runs
-on Python 3.10, which NVIDIA's images of 2024 have.
+Options are environment variables: STEPS, BATCH_PER_GPU, IMAGE_SIZE, ALLREDUCE_MIB, COMPILE,
+LINK_GB_PER_SECOND, CHECKPOINT_DIR, CHECKPOINT_SECONDS. The second part is meant to be swapped for
+a training of your own. Needs PyTorch and nothing else; it runs on Python 3.10, which NVIDIA's
+images of 2024 have.
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,6 +41,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 MIB = 2**20
 REDUCE_WARMUP, REDUCE_TIMED = 5, 20
+SMALLER_MIB = (1, 16, 128)
+GOOD_SHARE = 0.6  # of what a link should carry: a ring's overhead is well within the rest
+TCP_MOST_GBS = 12.5  # 100 Gb/s: sockets rarely give more
+SYSFS = Path("/sys/class/infiniband")
 STEP_WARMUP = 20
 REPORT_EVERY = 50
 CLASSES = 1000
@@ -59,6 +67,9 @@ class Options:
     image_size: int  # pixels, height and width
     allreduce_mib: int  # float32 buffer of the bandwidth test
     compile: str  # one of COMPILE_MODES
+    link_gb_per_second: int = 0  # what a machine's link should carry; 0: found out here
+    checkpoint_dir: str = ""  # empty: nothing is kept
+    checkpoint_seconds: int = 300  # between two checkpoints
 
 
 # The GPU figures on a CPU would take days and tens of GiB: a first try on a laptop should end.
@@ -89,6 +100,9 @@ def read_options(env: Mapping[str, str], default: Options) -> Options:
         image_size=read_number(env, "IMAGE_SIZE", default.image_size, SMALLEST_IMAGE, 4096),
         allreduce_mib=read_number(env, "ALLREDUCE_MIB", default.allreduce_mib, 1, 65536),
         compile=read_choice(env, "COMPILE", default.compile, COMPILE_MODES),
+        link_gb_per_second=read_number(env, "LINK_GB_PER_SECOND", default.link_gb_per_second, 1, 10**5),
+        checkpoint_dir=env.get("CHECKPOINT_DIR", "").strip(),
+        checkpoint_seconds=read_number(env, "CHECKPOINT_SECONDS", default.checkpoint_seconds, 0, 10**6),
     )
     if options.batch_per_gpu == 1 and options.image_size == SMALLEST_IMAGE:
         raise UsageError("BATCH_PER_GPU=1 with IMAGE_SIZE=32 is too little for batch norm: raise one of them")
@@ -202,6 +216,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.signum = 0
         self.at_step_end = False
+        self.leaving = False
         self._pipe, wakeup = os.pipe()
         os.set_blocking(wakeup, False)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
@@ -214,6 +229,8 @@ class StopRequest:
         when = "before training"
         if self.at_step_end:
             time.sleep(STOP_WITHIN_SECONDS)
+            if self.leaving:  # a checkpoint may take longer than that
+                return
             when = f"in the middle of a step that did not end within {STOP_WITHIN_SECONDS} s"
         say(f"stopped by {signal.Signals(self.signum).name} {when}")
         os._exit(128 + self.signum)
@@ -270,9 +287,7 @@ def size_name(mib: int) -> str:
 
 
 def all_reduce_line(mib: int, seconds: float, world: int, device: str) -> str:
-    """Bus bandwidth is what each process's link carries: 2 (n - 1) / n of the buffer, each way."""
-    ms = seconds * 1e3
-    gbs = mib * MIB * 2 * (world - 1) / world / seconds / 1e9
+    ms, gbs = seconds * 1e3, bus_bandwidth(mib, seconds, world)
     line = (
         f"all_reduce {size_name(mib)} over {processes(world, device)}: "
         f"{ms:.{decimals(ms, math.inf)}f} ms, bus bandwidth {gbs:.{decimals(gbs, 10)}f} GB/s"
@@ -283,6 +298,12 @@ def all_reduce_line(mib: int, seconds: float, world: int, device: str) -> str:
 def throughput_line(images_per_second: float, world: int, device: str) -> str:
     digits = decimals(images_per_second, 100)
     return f"throughput: {images_per_second:,.{digits}f} images/s on {processes(world, device)}"
+
+
+def metric_line(step: int, **values: float) -> str:
+    """What Astraeus draws on the run's page."""
+    pairs = " ".join(f"{name}={value:.6g}" for name, value in values.items())
+    return f"astraeus-metric {pairs} step={step}"
 
 
 def reports_loss(step: int, steps: int) -> bool:
@@ -299,6 +320,88 @@ def wait_for(device: torch.device) -> None:
     """GPU work is only queued by the calls that ask for it: a clock is right after this alone."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+@dataclass(frozen=True)
+class Link:
+    """What carries the bytes between the processes, and how much it should carry; None: not known."""
+
+    name: str
+    gb_per_second: float | None
+
+
+# GB/s each way between the GPUs of one machine, by what the vendor calls them.
+NVLINK = (("B300", 900.0), ("B200", 900.0), ("H200", 450.0), ("H100 80GB HBM3", 450.0), ("A100-SXM", 300.0))
+
+
+def find_link(options: Options, place: Place, gpu: str, env: Mapping[str, str], sysfs: Path = SYSFS) -> Link:
+    """`gpu` is the GPU's product name, empty on CPUs. LINK_GB_PER_SECOND wins over what is found."""
+    told = options.link_gb_per_second or None
+    if place.local_world == place.world:
+        known = next((speed for name, speed in NVLINK if name in gpu), None)
+        return Link("NVLink" if known else "this machine's memory", told or known)
+    if not gpu or env.get("NCCL_IB_DISABLE") == "1":
+        return Link("TCP", told)
+    ports = list(rdma_ports(env.get("NCCL_IB_HCA", ""), sysfs))
+    names = {name for name, _ in ports}
+    name = names.pop() if len(names) == 1 else "RDMA"
+    fastest = sorted((speed for _, speed in ports), reverse=True)[: place.local_world]  # a GPU drives one
+    return Link(name, told or sum(fastest) or None)
+
+
+def rdma_ports(hcas: str, sysfs: Path) -> Iterator[tuple[str, float]]:
+    """Name and GB/s of each port that NCCL_IB_HCA ("=mlx5_0:1,=mlx5_1:1") names, as the kernel tells them."""
+    for hca in filter(None, hcas.split(",")):
+        device, _, port = hca.lstrip("=").partition(":")
+        here = sysfs / device / "ports" / (port or "1")
+        try:
+            layer = (here / "link_layer").read_text().strip()
+            gbps = float((here / "rate").read_text().split()[0])
+        except (OSError, ValueError, IndexError):
+            continue
+        yield ("InfiniBand" if layer == "InfiniBand" else "RoCE"), gbps / 8
+
+
+def verdict(gbs: float, link: Link) -> str:
+    """Whether that is what the link should give, in words."""
+    speed = f"{gbs:.{decimals(gbs, 10)}f}"
+    if link.name == "TCP":
+        return f"{speed} GB/s: this is TCP"
+    if link.gb_per_second is None:
+        return f"{speed} GB/s: what {link.name} should give is not known here; LINK_GB_PER_SECOND tells it"
+    share = gbs / link.gb_per_second
+    of = f"{speed} of {link.gb_per_second:.0f} GB/s"
+    if share >= GOOD_SHARE:
+        return f"{of}: {link.name} is in use"
+    if gbs < TCP_MOST_GBS and link.name in ("InfiniBand", "RoCE", "RDMA"):
+        return f"{speed} GB/s: this is TCP, though {link.name} is here: look for NET/Socket in NCCL's lines"
+    return f"{of}: {link.name} gives less than it should"
+
+
+def bus_bandwidth(mib: int, seconds: float, world: int) -> float:
+    """GB/s that each process's link carries: 2 (n - 1) / n of the buffer, each way."""
+    return mib * MIB * 2 * (world - 1) / world / seconds / 1e9
+
+
+def measure_all_reduce(options: Options, place: Place, device: torch.device, results: Results) -> None:
+    """Small buffers are told in the result line alone: they show the latency, the largest shows the link."""
+    sizes = [*(mib for mib in SMALLER_MIB if mib < options.allreduce_mib), options.allreduce_mib]
+    seconds = [time_all_reduce(mib, place.world, device) for mib in sizes]
+    results.found["all_reduce"] = [
+        {
+            "mib": mib,
+            "ms": round(took * 1e3, 4),
+            "bus_gb_per_second": round(bus_bandwidth(mib, took, place.world), 3),
+        }
+        for mib, took in zip(sizes, seconds, strict=True)
+    ]
+    say(all_reduce_line(sizes[-1], seconds[-1], place.world, device.type))
+    if place.world > 1:
+        gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+        results.found["verdict"] = verdict(
+            bus_bandwidth(sizes[-1], seconds[-1], place.world), find_link(options, place, gpu, os.environ)
+        )
+        say(f"verdict: {results.found['verdict']}")
 
 
 def time_all_reduce(mib: int, world: int, device: torch.device) -> float:
@@ -373,58 +476,197 @@ def warmup_steps(steps: int) -> int:
     return min(STEP_WARMUP, max(steps // 3, 1 if steps > 1 else 0))
 
 
-def build_model(options: Options, place: Place, device: torch.device) -> nn.Module:
-    """The network on its device; over several processes it averages their gradients."""
-    on_gpu = device.type == "cuda"
-    layout = torch.channels_last if on_gpu else torch.contiguous_format
-    model: nn.Module = resnet50().to(device, memory_format=layout)  # type: ignore[call-overload]  # torch's types lack it
+class Checkpoints:
+    """CHECKPOINT_DIR: one file for each attempt of the run, written by global rank 0 alone.
+
+    A worker of an earlier attempt that still lingers somewhere writes its own file and never a later
+    attempt's. A file is there whole or not at all.
+    """
+
+    def __init__(self, options: Options, env: Mapping[str, str]) -> None:
+        self._directory = Path(options.checkpoint_dir) if options.checkpoint_dir else None
+        self._attempt = read_number(env, "ASTRAEUS_ATTEMPT", 1, 1, 10**9)
+        self._seconds = options.checkpoint_seconds
+        self._saved_at, self._saved_step = time.monotonic(), -1
+
+    def newest(self) -> Path | None:
+        """That of the highest attempt."""
+        return max(self._files(), key=self._number, default=None)
+
+    def _files(self) -> list[Path]:
+        return list(self._directory.glob("checkpoint-*.pt")) if self._directory else []
+
+    @staticmethod
+    def _number(file: Path) -> int:
+        number = file.stem.removeprefix("checkpoint-")
+        return int(number) if number.isdecimal() else -1
+
+    def due(self) -> bool:
+        return self._directory is not None and time.monotonic() - self._saved_at >= self._seconds
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Nothing without a directory, or once a later attempt has written there."""
+        if self._directory is None or state["step"] == self._saved_step:
+            return
+        newest = self.newest()
+        if newest is not None and self._number(newest) > self._attempt:
+            say(f"checkpoint not written: {newest} is a later attempt's than {self._attempt}")
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        file = self._directory / f"checkpoint-{self._attempt}.pt"
+        written = self._directory / f".{file.name}.{os.getpid()}"
+        with written.open("wb") as out:
+            torch.save(state, out)
+            out.flush()
+            os.fsync(out.fileno())
+        written.replace(file)
+        for earlier in self._files():
+            if self._number(earlier) < self._attempt:
+                earlier.unlink(missing_ok=True)
+        self._saved_at, self._saved_step = time.monotonic(), state["step"]
+        say(f"checkpoint: step {state['step']} in {file}")
+
+
+@dataclass
+class Training:
+    """All that a checkpoint has to hold."""
+
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    step: int = 0  # the last one done
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def resume(self, file: Path, device: torch.device) -> None:
+        state = torch.load(file, map_location=device, weights_only=True)
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step = state["step"]
+        say(f"resumed after step {self.step} from {file}")
+
+
+def parallel(network: nn.Module, options: Options, place: Place, device: torch.device) -> nn.Module:
+    """`network` as it is trained: compiled, and over several processes with its gradients averaged."""
+    model = network
     if place.world > 1:
-        model = DistributedDataParallel(model, [device] if on_gpu else None, gradient_as_bucket_view=True)
+        ids = [device] if device.type == "cuda" else None
+        model = DistributedDataParallel(network, ids, gradient_as_bucket_view=True)
     if options.compile == "off":
         return model
     compiled: nn.Module = torch.compile(model, mode=options.compile)  # type: ignore[assignment]  # a module for a module
     return compiled
 
 
+def make_training(options: Options, place: Place, device: torch.device) -> Training:
+    on_gpu = device.type == "cuda"
+    layout = torch.channels_last if on_gpu else torch.contiguous_format
+    network = resnet50().to(device, memory_format=layout)  # type: ignore[call-overload]  # torch's types lack it
+    # The rate of ResNet's recipe is made for 256 images a step; fewer need less.
+    rate = 0.1 * min(1.0, options.batch_per_gpu * place.world / 256)
+    optimizer = torch.optim.SGD(network.parameters(), lr=rate, momentum=0.9, fused=on_gpu)
+    return Training(network, optimizer)
+
+
+def make_images(options: Options, device: torch.device) -> tuple[Tensor, Tensor]:
+    """A batch made where it is used, in the type and layout that the network works in."""
+    on_gpu = device.type == "cuda"
+    shape = (options.batch_per_gpu, 3, options.image_size, options.image_size)
+    images = torch.randn(shape, device=device, dtype=torch.bfloat16 if on_gpu else torch.float32)
+    labels = torch.randint(0, CLASSES, (options.batch_per_gpu,), device=device)
+    return images.to(memory_format=torch.channels_last if on_gpu else torch.contiguous_format), labels
+
+
+class Pace:
+    """Images a second: of the whole run without its warm-up, and since the last report."""
+
+    def __init__(self, images_a_step: int, device: torch.device) -> None:
+        self._images, self._device = images_a_step, device
+        self._begun = self._last = (0, 0.0)
+
+    def begin(self, step: int) -> None:
+        wait_for(self._device)
+        self._begun = self._last = (step, time.perf_counter())
+
+    def overall(self, step: int) -> float:
+        wait_for(self._device)
+        return self._since(self._begun, step)
+
+    def lately(self, step: int) -> float:
+        pace = self._since(self._last, step)
+        self._last = (step, time.perf_counter())
+        return pace
+
+    def _since(self, mark: tuple[int, float], step: int) -> float:
+        return self._images * (step - mark[0]) / (time.perf_counter() - mark[1])
+
+
+def resume(training: Training, checkpoints: Checkpoints, options: Options, device: torch.device) -> None:
+    """Goes on where an earlier attempt was. Raises UsageError on every rank alike."""
+    if file := checkpoints.newest():
+        training.resume(file, device)
+    steps = torch.tensor([training.step, -training.step], device=device)
+    dist.all_reduce(steps, op=dist.ReduceOp.MAX)
+    last, first = int(steps[0]), -int(steps[1])
+    if first != last:
+        raise UsageError(
+            "not all workers see the same checkpoint: CHECKPOINT_DIR must be on a drive they share"
+        )
+    if last >= options.steps:
+        raise UsageError(
+            f"step {last} is done already and STEPS is {options.steps}: nothing is left to train"
+        )
+
+
 def train(options: Options, place: Place, device: torch.device, stop: StopRequest, results: Results) -> float:
     """Trains and returns the images/s of all processes; exits after the step in which a rank was asked to."""
-    on_gpu = device.type == "cuda"
     torch.backends.cudnn.benchmark = True  # the shapes never change
     torch.manual_seed(place.rank)  # images of its own on each rank; DDP spreads rank 0's weights
-    size, batch = options.image_size, options.batch_per_gpu
-    images = torch.randn(
-        batch, 3, size, size, device=device, dtype=torch.bfloat16 if on_gpu else torch.float32
-    )
-    images = images.to(memory_format=torch.channels_last if on_gpu else torch.contiguous_format)
-    labels = torch.randint(0, CLASSES, (batch,), device=device)
-    model = build_model(options, place, device)
-    # The rate of ResNet's recipe is made for 256 images a step; fewer need less.
-    rate = 0.1 * min(1.0, batch * place.world / 256)
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, fused=on_gpu)
-    loss_of = nn.CrossEntropyLoss()
-    vote = StopVote(device)
-    warmup, started = warmup_steps(options.steps), 0.0
+    images, labels = make_images(options, device)
+    training, checkpoints = make_training(options, place, device), Checkpoints(options, os.environ)
+    resume(training, checkpoints, options, device)
+    model, loss_of = parallel(training.network, options, place, device), nn.CrossEntropyLoss()
+    vote, pace = StopVote(device), Pace(options.batch_per_gpu * place.world, device)
+    first = training.step
+    warm = first + warmup_steps(options.steps - first)
+    pace.begin(first)
     stop.at_step_end = True
-    for step in range(1, options.steps + 1):
-        if step == warmup + 1:
-            wait_for(device)
+    for step in range(first + 1, options.steps + 1):
+        if step == warm + 1:
+            pace.begin(warm)
             results.moment("warmed_up")
-            started = time.perf_counter()
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=on_gpu):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
             loss = loss_of(model(images), labels)
-        optimizer.zero_grad(set_to_none=True)
+        training.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimizer.step()
-        if place.rank == 0 and reports_loss(step, options.steps):
-            say(f"step {step}/{options.steps} loss {loss.item():.3f}")
-        if signum := vote.cast(stop.signum):
+        training.optimizer.step()
+        training.step = step
+        if place.local_rank == 0 and reports_loss(step, options.steps):
+            report(step, options.steps, loss.item(), pace.lately(step))
+        signum = vote.cast(stop.signum)
+        if signum:
+            stop.leaving = True
             say(f"stopped by {signal.Signals(signum).name} after step {step}/{options.steps}")
+        if place.rank == 0 and (signum or checkpoints.due()):
+            checkpoints.save(training.state())
+        if signum:
             dist.destroy_process_group()
             sys.exit(128 + signum)
-    wait_for(device)
-    images_per_second = batch * place.world * (options.steps - warmup) / (time.perf_counter() - started)
-    results.found["loss"] = round(loss.item(), 6)
+    images_per_second = pace.overall(options.steps)
+    results.found["loss"] = loss.item()
+    if place.rank == 0:
+        checkpoints.save(training.state())
     return images_per_second
+
+
+def report(step: int, steps: int, loss: float, images_per_second: float) -> None:
+    """A line for people from rank 0, and from each worker one for the chart on the run's page."""
+    say(f"step {step}/{steps} loss {loss:.3f}")
+    print(metric_line(step, loss=loss, images_per_second=images_per_second), flush=True)
 
 
 @record  # puts an exception's text into torchrun's own report of the failure
@@ -443,10 +685,14 @@ def main() -> None:
     results = Results()
     results.moment("joining")
     join(place, device)
-    seconds = time_all_reduce(options.allreduce_mib, place.world, device)
+    measure_all_reduce(options, place, device, results)
     results.moment("reduced")
-    say(all_reduce_line(options.allreduce_mib, seconds, place.world, device.type))
-    images_per_second = train(options, place, device, stop, results)
+    try:
+        images_per_second = train(options, place, device, stop, results)
+    except UsageError as error:
+        say(f"train_ddp: {error}")
+        dist.destroy_process_group()
+        return
     say(throughput_line(images_per_second, place.world, device.type))
     results.moment("ended")
     results.found |= {

@@ -4,13 +4,14 @@ import ast
 import socket
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
 SCRIPT = Path(__file__).parents[2] / "worker_image" / "train_ddp.py"
 
-GPU = (300, 256, 224, 1024)
+GPU = (300, 256, 224, 1024, "default")
 
 
 def test_resnet50_is_the_published_network(recipe: ModuleType) -> None:
@@ -26,7 +27,7 @@ def test_runs_on_the_python_of_nvidias_image() -> None:
 def test_options_default_to_the_guides_figures(recipe: ModuleType) -> None:
     assert recipe.read_options({}, recipe.DEFAULTS["cuda"]) == recipe.Options(*GPU)
     assert recipe.read_options({"STEPS": " 7 ", "IMAGE_SIZE": ""}, recipe.Options(*GPU)) == recipe.Options(
-        7, 256, 224, 1024
+        7, 256, 224, 1024, "default"
     )
 
 
@@ -37,6 +38,11 @@ def test_a_bad_option_is_named(recipe: ModuleType, name: str, value: str) -> Non
         recipe.UsageError, match=rf"^{name} must be a whole number from \d+ to \d+, not '{value}'$"
     ):
         recipe.read_options({name: value}, recipe.Options(*GPU))
+
+
+def test_a_way_to_compile_that_there_is_not(recipe: ModuleType) -> None:
+    with pytest.raises(recipe.UsageError, match=r"^COMPILE must be one of off, default, .*, not 'fast'$"):
+        recipe.read_options({"COMPILE": "fast"}, recipe.Options(*GPU))
 
 
 def test_batch_norm_needs_two_values(recipe: ModuleType) -> None:
@@ -102,3 +108,85 @@ def test_gloo_on_loopback_for_a_loopback_leader(recipe: ModuleType) -> None:
 
 def test_gloo_decides_where_there_is_no_route(recipe: ModuleType) -> None:
     assert recipe.route_interface("no-such-machine.invalid") is None
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> Path:
+    """/sys/class/infiniband of a machine: two InfiniBand ports and one of RoCE."""
+    for device, layer, rate in (
+        ("mlx5_0", "InfiniBand", "400 Gb/sec (4X NDR)"),
+        ("mlx5_1", "InfiniBand", "400 Gb/sec (4X NDR)"),
+        ("mlx5_2", "Ethernet", "100 Gb/sec (4X EDR)"),
+    ):
+        port = tmp_path / device / "ports" / "1"
+        port.mkdir(parents=True)
+        (port / "link_layer").write_text(f"{layer}\n")
+        (port / "rate").write_text(f"{rate}\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("processes", "gpu", "env", "link"),
+    [
+        ((16, 8), "NVIDIA H100 80GB HBM3", {"NCCL_IB_HCA": "=mlx5_0:1,=mlx5_1:1"}, ("InfiniBand", 100.0)),
+        ((2, 1), "NVIDIA H100 80GB HBM3", {"NCCL_IB_HCA": "=mlx5_0:1,=mlx5_1:1"}, ("InfiniBand", 50.0)),
+        ((16, 8), "NVIDIA H100 80GB HBM3", {"NCCL_IB_HCA": "=mlx5_2:1"}, ("RoCE", 12.5)),
+        ((16, 8), "NVIDIA H100 80GB HBM3", {"NCCL_IB_HCA": "=mlx5_9:1"}, ("RDMA", None)),
+        ((16, 8), "NVIDIA H100 80GB HBM3", {"NCCL_IB_DISABLE": "1"}, ("TCP", None)),
+        ((8, 8), "NVIDIA H200", {}, ("NVLink", 450.0)),
+        ((4, 4), "NVIDIA L4", {}, ("this machine's memory", None)),
+        ((2, 1), "", {}, ("TCP", None)),
+    ],
+)
+def test_what_the_link_should_give(
+    recipe: ModuleType,
+    fabric: Path,
+    processes: tuple[int, int],
+    gpu: str,
+    env: dict[str, str],
+    link: tuple[str, float | None],
+) -> None:
+    place = recipe.Place(0, processes[0], 0, processes[1])
+    assert recipe.find_link(recipe.Options(*GPU), place, gpu, env, fabric) == recipe.Link(*link)
+
+
+@pytest.mark.parametrize(
+    ("gbs", "link", "words"),
+    [
+        (360.2, ("InfiniBand", 400.0), "360 of 400 GB/s: InfiniBand is in use"),
+        (9.2, ("TCP", None), "9.2 GB/s: this is TCP"),
+        (
+            9.2,
+            ("InfiniBand", 400.0),
+            "9.2 GB/s: this is TCP, though InfiniBand is here: look for NET/Socket in NCCL's lines",
+        ),
+        (8.0, ("RoCE", 12.5), "8.0 of 12 GB/s: RoCE is in use"),
+        (120.0, ("NVLink", 450.0), "120 of 450 GB/s: NVLink gives less than it should"),
+        (
+            30.0,
+            ("RDMA", None),
+            "30 GB/s: what RDMA should give is not known here; LINK_GB_PER_SECOND tells it",
+        ),
+    ],
+)
+def test_the_verdict(recipe: ModuleType, gbs: float, link: tuple[str, float | None], words: str) -> None:
+    assert recipe.verdict(gbs, recipe.Link(*link)) == words
+
+
+def test_a_later_attempts_checkpoint_is_never_overwritten(
+    recipe: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = recipe.Options(*GPU, checkpoint_dir=str(tmp_path / "run"))
+
+    def attempt(number: int) -> Any:
+        return recipe.Checkpoints(options, {"ASTRAEUS_ATTEMPT": str(number)})
+
+    attempt(1).save({"step": 10})
+    attempt(2).save({"step": 20})
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["checkpoint-2.pt"]
+    attempt(1).save({"step": 30})
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["checkpoint-2.pt"]
+    assert torch.load(attempt(10).newest()) == {"step": 20}
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        f"checkpoint not written: {tmp_path}/run/checkpoint-2.pt is a later attempt's than 1"
+    )

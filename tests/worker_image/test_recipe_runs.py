@@ -1,5 +1,6 @@
 """The recipe as people start it: real processes over Gloo on the CPU."""
 
+import json
 import os
 import re
 import signal
@@ -99,9 +100,14 @@ def test_two_processes_under_torchrun(start: Start, port: str) -> None:
     assert run.wait() == 0, run.text()
     assert re.fullmatch(
         ON_CPUS + r"all_reduce 1 MiB over 2 CPU processes: \d+\.\d+ ms, bus bandwidth \d+(\.\d+)? GB/s\n"
+        r"verdict: \d+(\.\d+)? GB/s: what this machine's memory should give is not known here; "
+        r"LINK_GB_PER_SECOND tells it\n"
         r"step 1/2 loss \d+\.\d{3}\n"
+        r"astraeus-metric loss=[\d.e-]+ images_per_second=[\d.]+ step=1\n"
         r"step 2/2 loss \d+\.\d{3}\n"
-        r"throughput: \d+(\.\d+)? images/s on 2 CPU processes\n",
+        r"astraeus-metric loss=[\d.e-]+ images_per_second=[\d.]+ step=2\n"
+        r"throughput: \d+(\.\d+)? images/s on 2 CPU processes\n"
+        r"\{.*\}\n",
         run.text(),
     ), run.text()
 
@@ -111,7 +117,13 @@ def test_bare_it_is_a_run_of_one(start: Start) -> None:
     assert run.wait() == 0, run.text()
     assert "all_reduce 1 MiB over 1 CPU process: " in run.text()
     assert "(one process: nothing crosses a link)\n" in run.text()
-    assert run.text().endswith(" images/s on 1 CPU process\n")
+    *_, throughput, result = run.text().splitlines()
+    assert throughput.endswith(" images/s on 1 CPU process")
+    found = json.loads(result)
+    assert throughput.startswith(f"throughput: {found['images_per_second']} ")
+    assert (found["recipe"], found["device"], found["steps"]) == ("train_ddp", "cpu", 2)
+    assert [size["mib"] for size in found["all_reduce"]] == [1]
+    assert found["peak_memory_bytes"] > 2**27
 
 
 def test_a_bad_option_is_one_line_and_exit_code_2(start: Start) -> None:
@@ -163,3 +175,32 @@ def test_sigterm_while_another_rank_hangs(start: Start, port: str) -> None:
     leader.process.send_signal(signal.SIGTERM)
     assert leader.wait(20) == 143
     assert leader.text().endswith("stopped by SIGTERM in the middle of a step that did not end within 10 s\n")
+
+
+def test_stopped_and_resumed_it_ends_with_the_same_loss(start: Start, port: str, tmp_path: Path) -> None:
+    """Two workers, as a preempted run's: stopped by SIGTERM, started again, compared with two left alone."""
+    options = SMALL | {
+        "STEPS": "12",
+        "BATCH_PER_GPU": "8",
+    }  # enough images not to be learned by heart by then
+
+    def pair(**env: str) -> tuple[Started, Started]:
+        leader = start(SCRIPT, **options, **worker(port, 0), **env)
+        return leader, start(SCRIPT, **options, **worker(port, 1), **env)
+
+    kept = {"CHECKPOINT_DIR": str(tmp_path / "drive")}
+    leader, member = pair(**kept, ASTRAEUS_ATTEMPT="1")
+    leader.wait_for("step 3/12")
+    leader.process.send_signal(signal.SIGTERM)
+    assert (leader.wait(), member.wait()) == (143, 143), leader.text()
+    assert re.search(r"^checkpoint: step \d+ in .*/drive/checkpoint-1\.pt\n\Z", leader.text(), re.MULTILINE)
+
+    again, member = pair(**kept, ASTRAEUS_ATTEMPT="2")
+    assert (again.wait(), member.wait()) == (0, 0), again.text() + member.text()
+    assert re.search(r"^resumed after step \d+ from .*/drive/checkpoint-1\.pt$", again.text(), re.MULTILINE)
+    assert [file.name for file in (tmp_path / "drive").iterdir()] == ["checkpoint-2.pt"]
+
+    alone, member = pair()
+    assert (alone.wait(), member.wait()) == (0, 0), alone.text()
+    results = [json.loads(run.text().splitlines()[-1]) for run in (again, alone)]
+    assert results[0]["loss"] == results[1]["loss"] > 0
