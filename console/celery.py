@@ -21,6 +21,7 @@ app.conf.task_routes = {
     "runs.tasks.run_remove": {"queue": "bulk"},
     "runs.tasks.runs_sweep_deleted": {"queue": "bulk"},
     "runs.tasks.records_sweep": {"queue": "bulk"},
+    "runs.tasks.failures_prune": {"queue": "bulk"},
 }
 
 
@@ -40,6 +41,8 @@ app.conf.beat_schedule = {
     "deleted": sweep("runs.tasks.runs_sweep_deleted", 5),
     "fabrics": sweep("machines.tasks.fabrics_sweep", 30),
     "health_events": sweep("machines.tasks.health_events_prune", 3600),
+    "health_overrides": sweep("machines.tasks.health_overrides_expire", 10),
     "changes": sweep("machines.tasks.changes_prune", 60),
+    "failures": sweep("runs.tasks.failures_prune", 3600),
     "records": sweep("runs.tasks.records_sweep", 3600),
 }

@@ -10,7 +10,9 @@ from common.clock import database_now
 from machines.fabrics import KnownFabrics, fabrics_settle, reported_key
 from machines.health_events import health_events_store
 from machines.models import Gpu, Machine, MachineLabel, RdmaPort
+from machines.overrides import Judged, Overrides
 from machines.signals import cluster_changed
+from machines.states import Health
 from wire.agent_messages import GpuReport, Inventory, Observed, PortReport
 from wire.gpu_models import short_model
 
@@ -21,14 +23,14 @@ def inventory_store(*, machine: Machine, observed: Observed, skew: timedelta = t
 
     `skew` is added to the agent's times.
     """
-    inventory = observed.inventory
-    _page_store(machine, inventory, skew)
+    inventory, overrides = observed.inventory, Overrides.of(machine)
+    _page_store(machine, inventory, skew, overrides)
     health_events_store(machine, inventory.health_events, skew)
     changed = any(
         (
             _machine_store(machine, observed),
-            _gpus_store(machine, inventory.gpus),
-            _ports_store(machine, inventory.rdma_ports),
+            _gpus_store(machine, inventory.gpus, overrides),
+            _ports_store(machine, inventory.rdma_ports, overrides),
             _labels_store(machine, inventory),
         )
     )
@@ -60,31 +62,42 @@ def _machine_store(machine: Machine, observed: Observed) -> bool:
     )
 
 
-def _page_store(machine: Machine, inventory: Inventory, skew: timedelta) -> None:
+def _page_store(machine: Machine, inventory: Inventory, skew: timedelta, overrides: Overrides) -> None:
     """What only people see: no reason to place anything anew."""
+    reported = Judged(inventory.health, inventory.evidence)
     known = inventory.gpus_as_of
     _update(
         machine,
         hardware=inventory.model_dump(mode="json", include={"host", "split_gpus"}),
         gpus_as_of=None if known is None else datetime.fromtimestamp(known, UTC) + skew,
-        health=inventory.health,
-        evidence=inventory.evidence,
+        **_health(overrides.machine(reported), reported),
         checks=[check.model_dump(mode="json") for check in inventory.checks],
     )
 
 
-def _gpus_store(machine: Machine, reports: tuple[GpuReport, ...]) -> bool:
+def _health(counts: Judged, reported: Judged) -> dict[str, str]:
+    """The fields of a row with health."""
+    return {
+        "health": counts.health,
+        "evidence": counts.evidence,
+        "reported_health": reported.health,
+        "reported_evidence": reported.evidence,
+    }
+
+
+def _gpus_store(machine: Machine, reports: tuple[GpuReport, ...], overrides: Overrides) -> bool:
     known = {gpu.uuid: gpu for gpu in machine.gpus.all()}
     changed = False
     for report in {report.uuid: report for report in reports}.values():  # a driver may list one twice
         gpu = known.pop(report.uuid, None)
-        changed |= _gpu_store(machine, gpu, report)
+        changed |= _gpu_store(machine, gpu, report, overrides)
     gone = [gpu.id for gpu in known.values() if gpu.present]
     # Rows stay: something may hold the GPU, and its history names it.
     return bool(Gpu.objects.filter(id__in=gone).update(present=False)) or changed
 
 
-def _gpu_store(machine: Machine, gpu: Gpu | None, report: GpuReport) -> bool:
+def _gpu_store(machine: Machine, gpu: Gpu | None, report: GpuReport, overrides: Overrides) -> bool:
+    reported = Judged(report.health, report.evidence[:300])
     values = {
         "index": report.index,
         "product": report.product,
@@ -92,8 +105,7 @@ def _gpu_store(machine: Machine, gpu: Gpu | None, report: GpuReport) -> bool:
         "memory_bytes": report.memory_bytes,
         "numa_node": report.numa_node,
         "nvlink_domain": report.nvlink_domain or "",
-        "health": report.health,
-        "evidence": report.evidence[:300],
+        **_health(overrides.gpu(report.uuid, reported), reported),
         "pci_bus": report.pci_bus,
         "present": True,
     }
@@ -103,13 +115,15 @@ def _gpu_store(machine: Machine, gpu: Gpu | None, report: GpuReport) -> bool:
     return True
 
 
-def _ports_store(machine: Machine, reports: tuple[PortReport, ...]) -> bool:
+def _ports_store(machine: Machine, reports: tuple[PortReport, ...], overrides: Overrides) -> bool:
     known = {(port.device, port.port): port for port in machine.rdma_ports.all()}
     fabrics = KnownFabrics(machine.cluster_id, database_now())
     changed = False
     for report in {(report.device, report.port): report for report in reports}.values():
         port = known.pop((report.device, report.port), None)
         fabric_id = fabrics.of(port, report)
+        reported = Judged(report.health, report.evidence)
+        judged = overrides.port(report.device, report.port, reported)
         seen = {
             "link_layer": report.link_layer,
             "state": report.state,
@@ -118,11 +132,13 @@ def _ports_store(machine: Machine, reports: tuple[PortReport, ...]) -> bool:
             "netdev": report.netdev or "",
         }
         if port is not None:
-            _update(port, **_port_details(port, report))
+            changed |= (port.health == Health.FAULTY) != (judged.health == Health.FAULTY)
+            _update(port, **_port_details(port, report), **_health(judged, reported))
             changed |= _update(port, **seen)
         else:
             new = RdmaPort(machine=machine, device=report.device, port=report.port, **seen)
-            for name, value in _port_details(new, report).items():
+            details = {**_port_details(new, report), **_health(judged, reported)}
+            for name, value in details.items():
                 setattr(new, name, value)
             new.save()
             changed = True
@@ -145,8 +161,6 @@ def _port_details(port: RdmaPort, report: PortReport) -> dict[str, Any]:
         "sm_lid": report.sm_lid,
         "gids": list(report.gids),
         "numa_node": report.numa_node,
-        "health": report.health,
-        "evidence": report.evidence,
         "subnet_prefix": report.subnet_prefix or port.subnet_prefix,
         "reported_key": key,
         "reported_guess": report.guessed,

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from machines import changes, channel, fabrics, health_events, services, silence
+from machines import changes, channel, fabrics, health_events, overrides, services, silence
 
 
 @shared_task
@@ -33,3 +33,8 @@ def fabrics_sweep() -> None:
 @shared_task
 def health_events_prune() -> None:
     health_events.health_events_prune()
+
+
+@shared_task
+def health_overrides_expire() -> None:
+    overrides.health_overrides_expire()

@@ -11,10 +11,11 @@ from placement.phrases import and_list, plural
 from placement.policy import Cycle, Job, Placed, Refused
 from runs.explaining.view import View, view_waiting
 from runs.independent.documents import child_document
+from runs.lemons import lemon_tiers
 from runs.models import Run
 from runs.scheduling.planning import job_limit, plan_alone
 from runs.scheduling.records import Recalled
-from runs.scheduling.request import pools_allowed, request_base
+from runs.scheduling.request import Lemons, pools_allowed, request_base
 from runs.scheduling.snapshot import cluster_snapshot
 from runs.services import Submission, conflict_of, name_taken, submission_read
 from tenancy.access import Actor
@@ -35,7 +36,10 @@ def run_foresee(*, workspace: Workspace, actor: Actor, text: str | bytes) -> dic
     if name_taken(workspace, submission):
         raise conflict_of(workspace, submission)
     now, loaded = database_now(), cluster_snapshot(cluster)
-    jobs = _jobs(workspace, submission, now)
+    avoid = Lemons(loaded.names, lemon_tiers(cluster.id, now)).named
+    jobs = [
+        replace(job, request=replace(job.request, avoid=avoid)) for job in _jobs(workspace, submission, now)
+    ]
     cycle = plan_alone(cluster, jobs, loaded.names, now).cycle(loaded.snapshot, {}, now)
     placed, refused = _judge(cycle, jobs)
     if refused and not placed:

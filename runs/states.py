@@ -91,6 +91,18 @@ class Outcome(models.TextChoices):
     """Drained or preempted: back to the queue, not counted."""
 
 
+class Fault(models.TextChoices):
+    """What a machine had to do with the end of an attempt; the label follows a run's name."""
+
+    LOST = "lost", "its worker was lost"
+    DEVICE = "device", "its GPUs failed"
+    NETWORK = "network", "its network failed"
+    HUNG = "hung", "its worker hung"
+    SLOW = "slow", "it was not ready in time"
+    PREPARE = "prepare", "it could not prepare the worker"
+    PROGRAM = "program", "the program failed there"
+
+
 LOOKS: dict[str, Look] = {
     RunState.PENDING: Look("wait", "clock"),
     RunState.STARTING: Look("move", "ring"),

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from runs import draining, reports, services
+from runs import draining, lemons, reports, services
 from runs.gang import apply
 from runs.scheduling import passes, retention
 
@@ -50,3 +50,8 @@ def drains_sweep() -> None:
 @shared_task
 def records_sweep() -> None:
     retention.records_sweep()
+
+
+@shared_task
+def failures_prune() -> None:
+    lemons.failures_prune()

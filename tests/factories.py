@@ -149,6 +149,8 @@ def machine_make(
                 memory_bytes=80 * GIB,
                 health=health,
                 evidence=evidence,
+                reported_health=health,
+                reported_evidence=evidence,
             )
         )
     Gpu.objects.bulk_create(rows)

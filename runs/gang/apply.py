@@ -16,6 +16,7 @@ from runs.events import run_move, run_note
 from runs.gang.decide import Close, Decision, End, NowRunning, Open, Wait, decide
 from runs.gang.view import view_load
 from runs.independent.apply import families_due, family_step
+from runs.lemons import failures_note
 from runs.models import Assignment, Run, RunAttempt
 from runs.queue import NOT_QUEUED, runs_leave_queue
 from runs.states import (
@@ -136,6 +137,7 @@ def _end(run: Run, attempt: RunAttempt, decision: End, now: datetime) -> None:
     _phase(attempt, Phase.STOP)
     until = time.time() + AVOID_SECONDS
     avoid = {**run.avoid_machines, **{str(machine): until for machine in decision.avoid}}
+    failures_note(run, decision.avoid, decision.reason, now)
     changes: dict[str, Any] = {"avoid_machines": avoid, "restart_asked": False}
     if not attempt.assignments.held().exists():
         Run.objects.filter(id=run.id).update(**changes)  # nothing to stop: the next step closes the attempt

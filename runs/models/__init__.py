@@ -3,6 +3,7 @@
 Locks are always taken in the order Run, RunAttempt, Worker, Machine (design: data model).
 """
 
+from runs.models.blame import MachineFailure
 from runs.models.run import Run, RunEvent, RunQuerySet, WorkloadName
 from runs.models.scheduling import (
     Claim,
@@ -30,6 +31,7 @@ __all__ = [
     "Claim",
     "DecisionRecord",
     "LogChunk",
+    "MachineFailure",
     "PassRecord",
     "Reservation",
     "Run",

@@ -16,10 +16,11 @@ from placement import Snapshot
 from placement.holdings import Hold
 from placement.policy import Cycle, Job, Memory, Running, Share
 from placement.policy.jobs import Shares
+from runs.lemons import lemon_tiers
 from runs.models import Claim, Reservation, Run
 from runs.scheduling.families import families_machines, occupied_by_others
 from runs.scheduling.memory import ClusterMemory, Known, memory_of
-from runs.scheduling.request import request_base, request_now
+from runs.scheduling.request import Lemons, request_base, request_now
 from runs.scheduling.running import grouped, holds_of_rows, running_load
 from runs.stores import Needs, Reason, stores_lacking, stores_of
 from wire.spec import RunDocument, validate_document
@@ -57,13 +58,14 @@ def plan_load(cluster: Cluster, waiting: Sequence[Run], names: Mapping[int, str]
         running = running_load(cluster, names, memory, now)
     lacking = _lacking(cluster, waiting, known)
     claims, kept = _claims(cluster, names), _kept(cluster, names)
+    lemons = Lemons(names, lemon_tiers(cluster.id, now))
     families = families_machines({run.parent_id for run in waiting if run.parent_id})
     jobs = tuple(
         _job(
             run,
             known[run.id],
             pools[run.workspace_id],
-            names,
+            lemons,
             claims.get(run.id, ()),
             kept.get(run.id, frozenset()),
             occupied_by_others(run, families, names),
@@ -135,7 +137,7 @@ def _job(
     run: Run,
     known: Known,
     pools: frozenset[str],
-    names: Mapping[int, str],
+    lemons: Lemons,
     claims: tuple[Hold, ...],
     kept: frozenset[str],
     occupied: frozenset[str],
@@ -146,7 +148,7 @@ def _job(
         workspace=run.workspace_id,
         priority=run.priority,
         queued_at=run.queued_at.timestamp(),
-        request=replace(request_now(run, known.request, pools, names), occupied=occupied),
+        request=replace(request_now(run, known.request, pools, lemons), occupied=occupied),
         ahead=run.restarts > 0,
         preemptible=document.spec.preemptible,
         limit_seconds=job_limit(document),

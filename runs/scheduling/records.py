@@ -30,8 +30,9 @@ from placement.record import (
     topology_load,
 )
 from placement.topology import Topology
+from runs.lemons import lemon_tiers
 from runs.models import DecisionRecord, PassRecord, Run, TopologyRecord
-from runs.scheduling.request import pools_allowed, request_of
+from runs.scheduling.request import Lemons, pools_allowed, request_of
 from wire.spec import validate_document
 
 Step = dict[str, Any]
@@ -208,7 +209,7 @@ def recall(run: Run) -> Recalled | None:
             run,
             validate_document(run.document),
             pools_allowed(run.workspace_id, run.cluster_id),
-            dict(zip(topology.ids.tolist(), topology.names, strict=True)) if run.avoid_machines else {},
+            _lemons(run, topology, record.at),
         ),
         over_cap=frozenset(judged["over_cap"]),
         guaranteed_to_others=frozenset(judged["guaranteed"]),
@@ -216,6 +217,13 @@ def recall(run: Run) -> Recalled | None:
         occupied=frozenset(judged["occupied"]),
     )
     return _recalled(record, judged["step"], run.id, request)
+
+
+def _lemons(run: Run, topology: Topology, at: datetime) -> Lemons:
+    tiers = lemon_tiers(run.cluster_id, at)
+    if not tiers and not run.avoid_machines:
+        return Lemons()
+    return Lemons(dict(zip(topology.ids.tolist(), topology.names, strict=True)), tiers)
 
 
 def recall_at(run: Run, time: datetime) -> Recalled | None:

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from machines.models import WorkspacePool
 from placement import GroupRequest, Request, Selection
@@ -11,12 +12,36 @@ from wire.gpu_models import short_model
 from wire.quantities import MILLI
 from wire.spec import Group, NodeSelection, RequestedResources, RunDocument
 
+OWN_FAILURE = 16.0
+"""How bad a machine is for a run that has just failed there: worse than any that other runs failed on."""
 
-def request_of(
-    run: Run, document: RunDocument, allowed_pools: frozenset[str], names: Mapping[int, str]
-) -> Request:
-    """`names`: machine id → name, for the machines that this run uses last."""
-    return request_now(run, request_base(document), allowed_pools, names)
+
+@dataclass(frozen=True)
+class Lemons:
+    """Machines that runs fail on, for requests that use them last."""
+
+    names: Mapping[int, str] = field(default_factory=dict)
+    """Machine id → name."""
+    scores: Mapping[int, float] = field(default_factory=dict)
+    """Machine id → score, as `runs.lemons.lemon_tiers` has them."""
+
+    @cached_property
+    def named(self) -> dict[str, float]:
+        return {self.names[key]: score for key, score in self.scores.items() if key in self.names}
+
+    def avoided(self, run: Run) -> dict[str, float]:
+        """For this run, with what it has met itself."""
+        now = time.time()
+        own = {
+            self.names[int(machine)]: OWN_FAILURE
+            for machine, until in run.avoid_machines.items()
+            if until > now and int(machine) in self.names
+        }
+        return {**self.named, **own}
+
+
+def request_of(run: Run, document: RunDocument, allowed_pools: frozenset[str], lemons: Lemons) -> Request:
+    return request_now(run, request_base(document), allowed_pools, lemons)
 
 
 def request_base(document: RunDocument) -> Request:
@@ -24,24 +49,15 @@ def request_base(document: RunDocument) -> Request:
     return Request(groups=tuple(_group(group) for group in document.groups()))
 
 
-def request_now(run: Run, base: Request, allowed_pools: frozenset[str], names: Mapping[int, str]) -> Request:
+def request_now(run: Run, base: Request, allowed_pools: frozenset[str], lemons: Lemons) -> Request:
     """With the pools that policy allows and the machines to avoid, which change from pass to pass."""
-    return replace(base, allowed_pools=allowed_pools, avoid=_avoided(run, names))
+    return replace(base, allowed_pools=allowed_pools, avoid=lemons.avoided(run))
 
 
 def pools_allowed(workspace_id: int, cluster_id: int) -> frozenset[str]:
     """The pools of the cluster that the workspace may use."""
     access = WorkspacePool.objects.filter(workspace=workspace_id, pool__cluster=cluster_id)
     return frozenset(access.values_list("pool__slug", flat=True))
-
-
-def _avoided(run: Run, names: Mapping[int, str]) -> dict[str, float]:
-    now = time.time()
-    return {
-        names[int(machine)]: 1.0
-        for machine, until in run.avoid_machines.items()
-        if until > now and int(machine) in names
-    }
 
 
 def _group(group: Group) -> GroupRequest:

@@ -62,7 +62,8 @@ FROM machines_gpu WHERE present AND machine_id {{of}}
 _PORTS = f"""
 SELECT array_agg(r.machine_id), array_agg(r.device || ':' || r.port),
   array_agg(CASE r.link_layer WHEN '{LinkLayer.INFINIBAND}' THEN {INFINIBAND} ELSE {ROCE} END),
-  array_agg(r.state = 'ACTIVE'), array_agg(trunc(greatest(least(r.rate_gbps, 1000000), 0))::int), array_agg(f.name)
+  array_agg(r.state = 'ACTIVE' AND r.health <> '{Health.FAULTY}'),
+  array_agg(trunc(greatest(least(r.rate_gbps, 1000000), 0))::int), array_agg(f.name)
 FROM machines_rdmaport r LEFT JOIN machines_fabric f ON f.id = r.fabric_id
 WHERE r.machine_id {{of}}
 """  # noqa: S608 - constants of ours

@@ -6,7 +6,7 @@ from machines.models import Cluster
 from placement import Placement, Refusal, Request, place
 from runs.models import Run
 from runs.scheduling.records import Recorder, record_open
-from runs.scheduling.request import pools_allowed, request_of
+from runs.scheduling.request import Lemons, pools_allowed, request_of
 from runs.scheduling.snapshot import cluster_load
 from tests.factories import House
 from wire.spec import validate_document
@@ -14,7 +14,7 @@ from wire.spec import validate_document
 
 def asked(run: Run) -> Request:
     return request_of(
-        run, validate_document(run.document), pools_allowed(run.workspace_id, run.cluster_id), {}
+        run, validate_document(run.document), pools_allowed(run.workspace_id, run.cluster_id), Lemons()
     )
 
 

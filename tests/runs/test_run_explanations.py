@@ -9,7 +9,7 @@ from placement import Placement, place
 from runs.explanations import explanation_of, worker_explanation_of
 from runs.models import DecisionRecord, PassRecord, Reservation, Run, RunAttempt
 from runs.scheduling.passes import cluster_pass
-from runs.scheduling.request import pools_allowed, request_of
+from runs.scheduling.request import Lemons, pools_allowed, request_of
 from runs.scheduling.snapshot import cluster_load
 from tests import factories
 from tests.runs.explained import (
@@ -114,7 +114,7 @@ def test_an_offered_change_of_the_document_starts_the_run_when_it_is_made(house,
     snapshot = cluster_load(house.cluster).snapshot
     for patch in patches:
         document = validate_document(merged(run.document, patch))
-        request = request_of(run, document, pools_allowed(run.workspace_id, run.cluster_id), {})
+        request = request_of(run, document, pools_allowed(run.workspace_id, run.cluster_id), Lemons())
         assert isinstance(place(snapshot, request), Placement), patch
 
 

@@ -1,4 +1,4 @@
-"""Clusters, pools and machines: what there is to place runs on."""
+"""Clusters, pools, machines with their GPUs and ports, drives, and who may join."""
 
 from django.db import models
 from django.db.models import Q
@@ -64,7 +64,10 @@ class Fabric(models.Model):
     """Set by an administrator: out of placement."""
 
     class Meta:
-        constraints = (models.UniqueConstraint("cluster", "key", name="fabric_key_unique"),)
+        constraints = (
+            models.UniqueConstraint("cluster", "key", name="fabric_key_unique"),
+            models.UniqueConstraint("cluster", "name", name="fabric_name_unique"),
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -102,8 +105,10 @@ class Machine(models.Model):
     gpus_as_of = models.DateTimeField(null=True)
     """Since then nothing new is known of its GPUs; None: all is current."""
     health = models.CharField(max_length=8, choices=Health.choices, default=Health.HEALTHY)
-    """Of the machine as a whole, as its agent judges; GPUs and ports have their own."""
+    """Of the machine as a whole; GPUs and ports have their own. What counts: see machines/overrides.py."""
     evidence = models.CharField(max_length=300, blank=True)
+    reported_health = models.CharField(max_length=8, choices=Health.choices, default=Health.HEALTHY)
+    reported_evidence = models.CharField(max_length=300, blank=True)
     checks = models.JSONField(default=list)
     """What `astraeus-agent check` says there, a line each."""
     clock_skew = models.FloatField(default=0)
@@ -168,7 +173,10 @@ class Gpu(models.Model):
     numa_node = models.SmallIntegerField(null=True)
     nvlink_domain = models.CharField(max_length=80, blank=True)
     health = models.CharField(max_length=8, choices=Health.choices, default=Health.HEALTHY)
+    """What counts: as its agent judges, unless an administrator says otherwise (machines/overrides.py)."""
     evidence = models.CharField(max_length=300, blank=True)
+    reported_health = models.CharField(max_length=8, choices=Health.choices, default=Health.HEALTHY)
+    reported_evidence = models.CharField(max_length=300, blank=True)
     pci_bus = models.CharField(max_length=32, blank=True)
     present = models.BooleanField(default=True)
     """False: the agent no longer finds it. Its row stays while something holds it."""
@@ -200,7 +208,10 @@ class RdmaPort(models.Model):
     gids = models.JSONField(default=list)
     numa_node = models.SmallIntegerField(null=True)
     health = models.CharField(max_length=8, choices=Health.choices, default=Health.HEALTHY)
+    """What counts; a faulty port is no way for traffic, though its link be up."""
     evidence = models.CharField(max_length=300, blank=True)
+    reported_health = models.CharField(max_length=8, choices=Health.choices, default=Health.HEALTHY)
+    reported_evidence = models.CharField(max_length=300, blank=True)
 
     # Which fabric it says it is in; machines/fabrics.py makes `fabric` of it.
     subnet_prefix = models.CharField(max_length=40, blank=True)
@@ -223,38 +234,6 @@ class RdmaPort(models.Model):
     @property
     def up(self) -> bool:
         return self.state == "ACTIVE"
-
-
-class HealthEvent(models.Model):
-    """A GPU, a port or the machine itself became better or worse, as its agent reported. Kept for half a year."""
-
-    machine = models.ForeignKey(Machine, models.CASCADE, related_name="health_events")
-    event_id = models.CharField(max_length=40)
-    """The agent's: it reports an event more than once."""
-    at = models.DateTimeField()
-    """By the console's clock."""
-    subject = models.CharField(max_length=100)
-    """As wire.machine_facts.HealthEvent has it."""
-    name = models.CharField(max_length=100)
-    was = models.CharField(max_length=8, choices=Health.choices)
-    health = models.CharField(max_length=8, choices=Health.choices)
-    evidence = models.CharField(max_length=300, blank=True)
-
-    class Meta:
-        ordering = ("-at", "-id")
-        constraints = (
-            models.UniqueConstraint("machine", "event_id", name="health_event_once"),
-            models.CheckConstraint(
-                condition=Q(was__in=Health.values, health__in=Health.values), name="health_event_known"
-            ),
-        )
-        indexes = (
-            models.Index("machine", "at", name="health_event_of_machine"),
-            models.Index("at", name="health_event_age"),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.machine} {self.name}: {self.health}"
 
 
 class MachineLabel(models.Model):

@@ -1,0 +1,109 @@
+"""The lemon score: how much the failures of attempts speak against a machine. What scores is used last, never refused.
+
+Failures fade, so a machine that was mended comes back by itself; an operator who knows can forget them at once.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Case, DurationField, ExpressionWrapper, F, FloatField, QuerySet, Sum, Value, When
+from django.db.models.functions import Extract, Power
+
+from common.clock import database_now
+from machines.models import Machine
+from machines.services import machine_changed
+from runs.gang.blame import fault_of, fault_words
+from runs.models import MachineFailure, Run
+from runs.states import Fault
+from tenancy.access import Actor
+
+WEIGHTS: Mapping[str, float] = {
+    Fault.LOST: 1.0,
+    Fault.DEVICE: 1.0,
+    Fault.NETWORK: 0.5,
+    Fault.HUNG: 0.5,
+    Fault.SLOW: 0.5,
+    Fault.PREPARE: 0.25,
+    Fault.PROGRAM: 0.1,
+}
+"""How much one run's failures of a kind count: a program's own errors follow it from machine to machine, and an image
+that doesn't exist is missing everywhere."""
+HALF_LIFE = timedelta(days=3)
+KEPT = timedelta(days=30)
+LEMON_FROM = 0.5
+"""A score from which on a machine is used last."""
+WORST_TIER = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A failure with what it counts now."""
+
+    failure: MachineFailure
+    counts: float
+
+
+def failures_note(run: Run, machine_ids: Iterable[int], reason: Mapping[str, Any], now: datetime) -> None:
+    """An attempt of the run ended for this reason, and these machines are to be avoided for it."""
+    kind = fault_of(reason)
+    if kind is None:
+        return
+    for machine_id in machine_ids:
+        told = {"at": now, "text": fault_words(reason)}
+        first = {**told, "workspace_id": run.workspace_id, "run_name": run.name}
+        # Workers that start on their own are runs of their own, and count as the one that people see.
+        failure, new = MachineFailure.objects.get_or_create(
+            machine_id=machine_id, run_id=run.shown_id, kind=kind, defaults=first
+        )
+        if not new:
+            MachineFailure.objects.filter(id=failure.id).update(times=F("times") + 1, **told)
+
+
+def lemon_scores(machines: QuerySet[Machine] | Collection[Machine], now: datetime) -> dict[int, float]:
+    """By machine id, of those that have failures."""
+    return _scores(MachineFailure.objects.filter(machine__in=machines), now)
+
+
+def lemon_tiers(cluster_id: int, now: datetime) -> dict[int, float]:
+    """Machine id → score, of the cluster's lemons. Rounded down to a power of two: between machines that are about
+    as bad, placement has better reasons to choose, and each further step is a further search."""
+    scores = _scores(
+        MachineFailure.objects.filter(machine__cluster=cluster_id, machine__removed_at=None), now
+    )
+    return {machine: _tier(score) for machine, score in scores.items() if score >= LEMON_FROM}
+
+
+def _tier(score: float) -> float:
+    return min(WORST_TIER, 2.0 ** math.floor(math.log2(score)))
+
+
+def _scores(failures: QuerySet[MachineFailure], now: datetime) -> dict[int, float]:
+    weight = Case(*(When(kind=kind, then=Value(each)) for kind, each in WEIGHTS.items()), default=Value(0.0))
+    age = ExpressionWrapper(Value(now) - F("at"), output_field=DurationField())
+    halvings = Extract(age, "epoch") / Value(HALF_LIFE.total_seconds())
+    counts = ExpressionWrapper(weight * Power(Value(0.5), halvings), output_field=FloatField())
+    fresh = failures.filter(at__gt=now - KEPT, at__lte=now).order_by()
+    return dict(fresh.values_list("machine").annotate(score=Sum(counts)))
+
+
+def failures_of(machine: Machine, now: datetime) -> list[Counted]:
+    """The newest first."""
+    fresh = MachineFailure.objects.filter(machine=machine, at__gt=now - KEPT).select_related("run__cluster")
+    return [Counted(each, WEIGHTS[each.kind] * 0.5 ** ((now - each.at) / HALF_LIFE)) for each in fresh]
+
+
+@transaction.atomic
+def failures_forget(*, machine: Machine, actor: Actor) -> int:
+    """The machine starts anew, as one that was mended; returns how many failures are forgotten."""
+    count, _ = MachineFailure.objects.filter(machine=machine).delete()
+    if count:
+        machine_changed(machine, actor, "forget_failures", {"failures": count}, None)
+    return count
+
+
+def failures_prune() -> None:
+    MachineFailure.objects.filter(at__lte=database_now() - KEPT).delete()
