@@ -4,13 +4,14 @@ Failures fade, so a machine that was mended comes back by itself; an operator wh
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Case, DurationField, ExpressionWrapper, F, FloatField, QuerySet, Sum, Value, When
+from django.db.models import Case, DurationField, ExpressionWrapper, F, FloatField, Sum, Value, When
 from django.db.models.functions import Extract, Power
 
 from common.clock import database_now
@@ -63,37 +64,38 @@ def failures_note(run: Run, machine_ids: Iterable[int], reason: Mapping[str, Any
             MachineFailure.objects.filter(id=failure.id).update(times=F("times") + 1, **told)
 
 
-def lemon_scores(machines: QuerySet[Machine] | Collection[Machine], now: datetime) -> dict[int, float]:
-    """By machine id, of those that have failures."""
-    return _scores(MachineFailure.objects.filter(machine__in=machines), now)
+def failures_counted(machines: Collection[Machine], now: datetime) -> dict[int, list[Counted]]:
+    """By machine id, the newest first, of those that have any."""
+    fresh = MachineFailure.objects.filter(machine__in=machines, at__gt=now - KEPT).select_related(
+        "run__cluster"
+    )
+    found: dict[int, list[Counted]] = defaultdict(list)
+    for each in fresh:
+        found[each.machine_id].append(
+            Counted(each, WEIGHTS[each.kind] * 0.5 ** ((now - each.at) / HALF_LIFE))
+        )
+    return found
+
+
+def lemon_score(failures: Iterable[Counted]) -> float:
+    return sum(each.counts for each in failures)
 
 
 def lemon_tiers(cluster_id: int, now: datetime) -> dict[int, float]:
     """Machine id → score, of the cluster's lemons. Rounded down to a power of two: between machines that are about
     as bad, placement has better reasons to choose, and each further step is a further search."""
-    scores = _scores(
-        MachineFailure.objects.filter(machine__cluster=cluster_id, machine__removed_at=None), now
-    )
-    return {machine: _tier(score) for machine, score in scores.items() if score >= LEMON_FROM}
-
-
-def _tier(score: float) -> float:
-    return min(WORST_TIER, 2.0 ** math.floor(math.log2(score)))
-
-
-def _scores(failures: QuerySet[MachineFailure], now: datetime) -> dict[int, float]:
     weight = Case(*(When(kind=kind, then=Value(each)) for kind, each in WEIGHTS.items()), default=Value(0.0))
     age = ExpressionWrapper(Value(now) - F("at"), output_field=DurationField())
     halvings = Extract(age, "epoch") / Value(HALF_LIFE.total_seconds())
     counts = ExpressionWrapper(weight * Power(Value(0.5), halvings), output_field=FloatField())
-    fresh = failures.filter(at__gt=now - KEPT, at__lte=now).order_by()
-    return dict(fresh.values_list("machine").annotate(score=Sum(counts)))
+    there = MachineFailure.objects.filter(machine__cluster=cluster_id, machine__removed_at=None)
+    fresh = there.filter(at__gt=now - KEPT, at__lte=now).order_by()
+    scores = fresh.values_list("machine").annotate(score=Sum(counts)).filter(score__gte=LEMON_FROM)
+    return {machine: _tier(score) for machine, score in scores}
 
 
-def failures_of(machine: Machine, now: datetime) -> list[Counted]:
-    """The newest first."""
-    fresh = MachineFailure.objects.filter(machine=machine, at__gt=now - KEPT).select_related("run__cluster")
-    return [Counted(each, WEIGHTS[each.kind] * 0.5 ** ((now - each.at) / HALF_LIFE)) for each in fresh]
+def _tier(score: float) -> float:
+    return min(WORST_TIER, 2.0 ** math.floor(math.log2(score)))
 
 
 @transaction.atomic

@@ -1,6 +1,6 @@
-"""What a change of a machine would do to the runs of its cluster, told before it is made.
+"""What a change of a machine or a fabric would do to the runs of its cluster, told before it is made.
 
-The change is carried out in a transaction that is rolled back; in it only the machine's own rows are read. All else
+The change is carried out in a transaction that is rolled back; in it only its machines' rows are read. All else
 is pure: the snapshot patched with them, the pass's own cycle on both, and the gangs that would be torn apart.
 """
 
@@ -12,7 +12,7 @@ from datetime import datetime
 from django.db import transaction
 
 from common.clock import database_now
-from machines.models import Cluster, Machine
+from machines.models import Cluster, Fabric, Machine
 from placement import Request, Snapshot
 from placement.patch import patched
 from placement.phrases import and_list, plural
@@ -86,25 +86,40 @@ def machine_preview(machine: Machine, change: Callable[[], None], *, visible: Co
 
     `visible`: ids of the workspaces whose runs the reader may see.
     """
-    loaded = cluster_snapshot(machine.cluster)
-    before, after = loaded.snapshot, _after(machine, loaded.snapshot, change)
+    return _preview(machine.cluster, {machine.id: machine.name}, change, visible)
+
+
+def fabric_preview(fabric: Fabric, change: Callable[[], None], *, visible: Collection[int]) -> Preview:
+    """As `machine_preview`, of a write of this fabric alone."""
+    there = Machine.objects.filter(rdma_ports__fabric=fabric).distinct()
+    return _preview(fabric.cluster, dict(there.values_list("id", "name")), change, visible)
+
+
+def _preview(
+    cluster: Cluster, machines: Mapping[int, str], change: Callable[[], None], visible: Collection[int]
+) -> Preview:
+    """`machines`: those that placement sees otherwise then, by id."""
+    loaded = cluster_snapshot(cluster)
+    before, after = loaded.snapshot, _after(cluster.id, machines, loaded.snapshot, change)
     if after is before:  # placement does not see it
-        return Preview(pass_no=machine.cluster.pass_no)
+        return Preview(pass_no=cluster.pass_no)
     naming = _Naming(frozenset(visible))
-    torn = _torn(machine, before, after, naming)
+    torn = _torn(machines, before, after, naming)
     now = database_now()
-    waiting = waiting_runs(machine.cluster, now)
-    queue = _Queue(machine.cluster, waiting[:RUNS_TRIED], loaded.names, now)
+    waiting = waiting_runs(cluster, now)
+    queue = _Queue(cluster, waiting[:RUNS_TRIED], loaded.names, now)
     told = queue.told(before, after, naming)
-    return Preview(*told, torn, pass_no=machine.cluster.pass_no, waiting=len(waiting))
+    return Preview(*told, torn, pass_no=cluster.pass_no, waiting=len(waiting))
 
 
-def _after(machine: Machine, before: Snapshot, change: Callable[[], None]) -> Snapshot:
+def _after(
+    cluster_id: int, machines: Mapping[int, str], before: Snapshot, change: Callable[[], None]
+) -> Snapshot:
     with transaction.atomic():
         change()
-        rows = rows_load(machine.cluster_id, [machine.id])
+        rows = rows_load(cluster_id, machines)
         transaction.set_rollback(True)
-    return patched(before, rows.tables, gone=[machine.name], storage_fabrics=rows.storage)
+    return patched(before, rows.tables, gone=list(machines.values()), storage_fabrics=rows.storage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +198,8 @@ def _once(told: Iterable[Told]) -> tuple[Told, ...]:
 # --- Gangs that run -----------------------------------------------------------------------------------
 
 
-def _torn(machine: Machine, before: Snapshot, after: Snapshot, naming: _Naming) -> tuple[Told, ...]:
-    attempts = RunAttempt.objects.filter(assignments__machine=machine, assignments__gone_at=None)
+def _torn(machines: Collection[int], before: Snapshot, after: Snapshot, naming: _Naming) -> tuple[Told, ...]:
+    attempts = RunAttempt.objects.filter(assignments__machine__in=machines, assignments__gone_at=None)
     runs = {run.id: run for run in Run.objects.filter(attempts__in=attempts).distinct()}
     torn = {split.gang.key: split for split in splits(before, after, _gangs(attempts, runs))}
     return tuple(

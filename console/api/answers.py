@@ -133,6 +133,28 @@ class GpuAnswer(BaseModel):
     worker: str | None
 
 
+class OverrideAnswer(BaseModel):
+    """What an administrator says of the health of something, for a while, whatever its agent says."""
+
+    subject: str = Field(description="`machine`, `gpu <UUID>` or `port <device>:<port>`.")
+    health: HealthName
+    reason: str
+    set_by: str
+    set_at: datetime
+    until: datetime
+
+
+class FailureAnswer(BaseModel):
+    """Attempts of a run that failed on the machine."""
+
+    run: str | None = Field(description="Where you may see it.")
+    kind: str
+    text: str
+    times: int
+    at: datetime = Field(description="The last time.")
+    counts: float = Field(description="What it adds to the lemon score now.")
+
+
 class PortAnswer(BaseModel):
     device: str
     port: int
@@ -141,6 +163,8 @@ class PortAnswer(BaseModel):
     rate_gbps: float
     fabric: str | None
     netdev: str
+    health: HealthName
+    evidence: str
 
 
 class MachineStatus(BaseModel):
@@ -158,10 +182,16 @@ class MachineStatus(BaseModel):
     nvlink_domain: str | None
     address: str
     agent_version: str
+    agent_old: bool = Field(description="Its agent is older than the one that comes with this console.")
     runtime: str
     last_seen_at: datetime | None
     simulated: bool
     limits: list[str] = Field(description="What the machine's runtime can't enforce, a sentence each.")
+    health: HealthName = Field(description="Of the machine as a whole.")
+    evidence: str
+    health_overrides: list[OverrideAnswer]
+    lemon_score: float = Field(description="Failures of runs there; from 0.5 on runs use the machine last.")
+    failures: list[FailureAnswer]
     gpus: list[GpuAnswer]
     rdma_ports: list[PortAnswer]
 
@@ -208,16 +238,20 @@ class PoolAnswer(BaseModel):
     status: PoolStatus
 
 
+class FabricSpec(BaseModel):
+    storage: bool = Field(description="A storage network: out of placement.")
+
+
 class FabricStatus(BaseModel):
     key: str = Field(description="What was found: the subnet manager's GUID, or a guess.")
     guessed: bool
-    storage: bool = Field(description="A storage network: out of placement.")
     machines: int
     ports: int
 
 
 class FabricAnswer(BaseModel):
     metadata: NamedMetadata
+    spec: FabricSpec
     status: FabricStatus
 
 

@@ -1,4 +1,4 @@
-"""Clusters, their pools and fabrics, join tokens, and the organization's audit log."""
+"""Clusters, their pools, join tokens, and the organization's audit log."""
 
 from typing import Any
 
@@ -11,7 +11,6 @@ from console.api import schema
 from console.api.answers import (
     AuditAnswer,
     ClusterAnswer,
-    FabricAnswer,
     JoinTokenAnswer,
     NewJoinToken,
     PoolAnswer,
@@ -22,7 +21,7 @@ from console.api.pages import PAGE_PARAMETERS, list_answer, page_of
 from console.api.parameters import check_known
 from console.api.requests import JoinTokenOrder
 from console.joining import join_command
-from machines.models import Cluster, Fabric, Gpu, JoinToken, Pool
+from machines.models import Cluster, Gpu, JoinToken, Pool
 from machines.operations import pool_find
 from machines.services import join_token_issue, join_token_revoke
 from machines.states import Health
@@ -86,30 +85,6 @@ def _by_pool(gpus: Any) -> dict[int, int]:
 def _unfree() -> Q:
     held = Allocation.objects.filter(released_at=None, gpu__isnull=False).values("gpu")
     return Q(id__in=held) | Q(health=Health.FAULTY)
-
-
-class Fabrics(ClusterView):
-    @schema.operation("fabrics_list", {200: schema.list_of(FabricAnswer)})
-    def get(self, request: Request, **_: str) -> Response:
-        """The cluster's fabrics by name, all on one page."""
-        cluster = self.cluster(request, Permission.READ_MACHINES)
-        check_known(request)
-        counted = Fabric.objects.filter(cluster=cluster).annotate(
-            port_count=Count("ports"), machine_count=Count("ports__machine", distinct=True)
-        )
-        return list_answer(
-            {
-                "metadata": {"name": fabric.name},
-                "status": {
-                    "key": fabric.key,
-                    "guessed": fabric.guessed,
-                    "storage": fabric.storage,
-                    "machines": fabric.machine_count,
-                    "ports": fabric.port_count,
-                },
-            }
-            for fabric in counted.order_by("name", "id")
-        )
 
 
 def join_token_present(token: JoinToken) -> dict[str, Any]:

@@ -1,13 +1,17 @@
 """Machines as the API shows them: metadata, spec, status."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from django.utils import timezone
+
 from console.pages.machine_facts import gpus_present, places_of
 from console.pages.words import gpus_free
-from machines.models import Gpu, Machine, MachineLabel, RdmaPort
+from console.versions import agent_is_old
+from machines.models import Gpu, HealthOverride, Machine, MachineLabel, RdmaPort
 from machines.states import MachineState
+from runs.lemons import Counted, failures_counted, lemon_score
 from runs.models import Allocation
 from tenancy.access import Actor, workspaces_of
 
@@ -20,8 +24,21 @@ def machines_present(machines: Iterable[Machine], actor: Actor) -> list[JSON]:
     """`machines` as loaded by `machines_for_display`; who holds what is told where `actor` may read it."""
     loaded = list(machines)
     visible = {workspace.id for workspace in workspaces_of(actor)}
-    holders = _holders(loaded)
-    return [_machine(machine, holders, visible) for machine in loaded]
+    holders, failures = _holders(loaded), failures_counted(loaded, timezone.now())
+    overrides: dict[int, list[HealthOverride]] = defaultdict(list)
+    for said in HealthOverride.objects.filter(machine__in=loaded):
+        overrides[said.machine_id].append(said)
+    return [
+        _machine(
+            machine,
+            {
+                **_status(machine, holders, visible),
+                **_health(machine, overrides[machine.id]),
+                **_failures(failures.get(machine.id, []), visible),
+            },
+        )
+        for machine in loaded
+    ]
 
 
 def _holders(machines: list[Machine]) -> Holders:
@@ -35,11 +52,11 @@ def _holders(machines: list[Machine]) -> Holders:
     return {gpu: (run, worker, workspace) for gpu, run, worker, workspace in rows if gpu is not None}
 
 
-def _machine(machine: Machine, holders: Holders, visible: set[int]) -> JSON:
+def _machine(machine: Machine, status: JSON) -> JSON:
     return {
         "metadata": {"name": machine.name, "labels": _labels(machine.labels.all())},
         "spec": {"pool": machine.pool.slug},
-        "status": _status(machine, holders, visible),
+        "status": status,
     }
 
 
@@ -67,12 +84,41 @@ def _status(machine: Machine, holders: Holders, visible: set[int]) -> JSON:
         "nvlink_domain": places["nvlink-domain"].value or None,
         "address": machine.address,
         "agent_version": machine.agent_version,
+        "agent_old": agent_is_old(machine.agent_version),
         "runtime": machine.runtime,
         "last_seen_at": machine.last_seen_at,
         "simulated": machine.simulated,
         "limits": machine.limits,
         "gpus": [_gpu(gpu, holders, visible) for gpu in gpus],
         "rdma_ports": [_port(port) for port in machine.rdma_ports.all()],
+    }
+
+
+def _health(machine: Machine, overrides: Iterable[HealthOverride]) -> JSON:
+    names = ("subject", "health", "reason", "set_by", "set_at", "until")
+    return {
+        "health": machine.health,
+        "evidence": machine.evidence,
+        "health_overrides": [{name: getattr(said, name) for name in names} for said in overrides],
+    }
+
+
+def _failures(failures: list[Counted], visible: set[int]) -> JSON:
+    return {
+        "lemon_score": round(lemon_score(failures), 2),
+        "failures": [_failure(each, told=each.failure.workspace_id in visible) for each in failures],
+    }
+
+
+def _failure(counted: Counted, *, told: bool) -> JSON:
+    failure = counted.failure
+    return {
+        "run": failure.run_name if told else None,
+        "kind": failure.kind,
+        "text": failure.text if told else failure.get_kind_display(),
+        "times": failure.times,
+        "at": failure.at,
+        "counts": round(counted.counts, 2),
     }
 
 
@@ -125,4 +171,6 @@ def _port(port: RdmaPort) -> JSON:
         "rate_gbps": port.rate_gbps,
         "fabric": port.fabric.name if port.fabric else None,
         "netdev": port.netdev,
+        "health": port.health,
+        "evidence": port.evidence,
     }

@@ -10,7 +10,7 @@ from console.templatetags.astraeus import lower_first
 from machines import operations, services
 from machines.models import Machine
 from placement.phrases import and_list, plural
-from runs.machine_preview import machine_preview
+from runs.machine_preview import Preview, machine_preview
 from tenancy.access import Actor, workspaces_of
 
 NAMES_SHOWN = 5
@@ -40,10 +40,15 @@ def machine_foresee(machine: Machine, change: MachineChange, actor: Actor) -> di
 
     visible = {workspace.id for workspace in workspaces_of(actor)}
     preview = machine_preview(machine, carry_out, visible=visible)
+    return foresight_of(preview, _facts(machine, changed[0]))
+
+
+def foresight_of(preview: Preview, facts: str) -> dict[str, Any]:
+    """As a ForesightAnswer. `facts`: a sentence of what would be different itself."""
     would_start = [told.name for told in (*preview.starts, *preview.could_start)]
     would_wait = [told.name for told in preview.waits]
     splits = [f"{told.name} {told.text}." for told in preview.splits]
-    text = " ".join([_facts(machine, changed[0]), _consequence(would_start, would_wait), *splits])
+    text = " ".join([facts, _consequence(would_start, would_wait), *splits])
     return {"text": text, "would_start": would_start, "would_wait": would_wait}
 
 

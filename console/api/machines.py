@@ -15,12 +15,13 @@ from console.api.machine_answers import machines_present
 from console.api.machine_changes import machine_change, machine_foresee
 from console.api.pages import PAGE_PARAMETERS, list_answer, page_by_name
 from console.api.parameters import check_known, choices, flag
-from console.api.requests import CordonOrder, DrainOrder, MachineChange
+from console.api.requests import CordonOrder, DrainOrder, HealthOrder, MachineChange
 from console.pages.machine_facts import machines_for_display
-from machines import operations, services
+from machines import operations, overrides, services
 from machines.models import Machine
 from machines.selectors import STATES, machines_labelled
 from machines.states import MachineState
+from runs.lemons import failures_forget
 from tenancy.roles import Permission
 
 STATE_NAMES = {state.label: state for state in MachineState}
@@ -32,6 +33,11 @@ LIST = [
     schema.LIMIT,
     schema.NAME_CURSOR,
 ]
+
+
+SUBJECT = schema.parameter(
+    "subject", {"type": "string"}, "`machine` (also when left out), `gpu <UUID>` or `port <device>:<port>`."
+)
 
 
 class MachineView(ClusterView):
@@ -160,6 +166,43 @@ class MachineDrain(MachineView):
         operations.machine_drain(
             machine=machine, actor=self.actor(request), within=within, reason=order.reason
         )
+        return self.shown(request, machine)
+
+
+class MachineHealth(MachineView):
+    @schema.operation("machine_health_set", {200: MachineAnswer}, body=HealthOrder, refusals=schema.SEND)
+    def put(self, request: Request, **_: str) -> Response:
+        """Says what the health of a GPU, a port or the whole machine is, for a while, whatever its agent says."""
+        check_known(request)
+        machine = self.machine(request, Permission.OPERATE_MACHINES)
+        order = body_of(request, HealthOrder)
+        overrides.health_override(
+            machine=machine,
+            subject=order.subject,
+            health=order.health,
+            reason=order.reason,
+            lasts=timedelta(seconds=order.lasts_seconds),
+            actor=self.actor(request),
+        )
+        return self.shown(request, machine)
+
+    @schema.operation("machine_health_end", {200: MachineAnswer}, parameters=[SUBJECT], refusals=schema.WRITE)
+    def delete(self, request: Request, **_: str) -> Response:
+        """What the machine's agent says counts again. Idempotent."""
+        machine = self.machine(request, Permission.OPERATE_MACHINES)
+        check_known(request, ("subject",))
+        subject = request.query_params.get("subject", overrides.MACHINE)
+        overrides.health_override_end(machine=machine, subject=subject, actor=self.actor(request))
+        return self.shown(request, machine)
+
+
+class MachineFailures(MachineView):
+    @schema.operation("machine_failures_forget", {200: MachineAnswer}, refusals=schema.WRITE)
+    def delete(self, request: Request, **_: str) -> Response:
+        """Forgets the failures of runs there, once the machine was mended. Idempotent."""
+        check_known(request)
+        machine = self.machine(request, Permission.OPERATE_MACHINES)
+        failures_forget(machine=machine, actor=self.actor(request))
         return self.shown(request, machine)
 
 

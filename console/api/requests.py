@@ -7,8 +7,9 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from console.api.bodies import Body
+from machines.overrides import LONGEST
 from runs.explaining.moments import moment_read
-from wire.names import MAX_LABELS, check_line, has_control_characters
+from wire.names import MAX_LABELS, check_label_value, check_line, has_control_characters
 from wire.spec.base import LabelKey, LabelValue, MachineName, Slug, checked
 
 LONGEST_DRAIN = 30 * 86_400
@@ -31,6 +32,7 @@ def _moment(value: Any) -> datetime:
     return found
 
 
+FabricName = Annotated[str, Field(min_length=1), checked("label_value", check_label_value)]
 Reason = Annotated[str, Field(max_length=200), checked("bad_text", _plain)]
 Title = Annotated[str, Field(min_length=1, max_length=60), checked("bad_text", check_line)]
 UserName = Annotated[str, Field(min_length=1, max_length=254), checked("bad_text", check_line)]
@@ -88,6 +90,34 @@ class DrainOrder(Body):
         le=LONGEST_DRAIN,
         description="Workers may go on for so long; then their runs go back to the queue.",
     )
+
+
+class HealthOrder(Body):
+    subject: str = Field(max_length=100, description="`machine`, `gpu <UUID>` or `port <device>:<port>`.")
+    health: Literal["healthy", "suspect", "faulty"]
+    reason: Reason = Field(min_length=1, description="Shown wherever the health is.")
+    lasts_seconds: int = Field(
+        gt=0,
+        le=int(LONGEST.total_seconds()),
+        description="So long it counts; then what the agent says counts again.",
+    )
+
+
+class FabricMetadataChange(Body):
+    name: FabricName | None = Field(default=None, description="Another name.")
+
+
+class FabricSpecChange(Body):
+    storage: bool | None = Field(
+        default=None, description="Whether it is a storage network, out of placement."
+    )
+
+
+class FabricChange(Body):
+    """What is left out stays."""
+
+    metadata: FabricMetadataChange = Field(default_factory=FabricMetadataChange)
+    spec: FabricSpecChange = Field(default_factory=FabricSpecChange)
 
 
 class JoinTokenOrder(Body):

@@ -2,7 +2,18 @@
 
 from django.urls import path
 
-from console.api import clusters, drives, explanations, machines, members, runs, secrets, tokens, workers
+from console.api import (
+    clusters,
+    drives,
+    explanations,
+    fabrics,
+    machines,
+    members,
+    runs,
+    secrets,
+    tokens,
+    workers,
+)
 
 ORGANIZATION = "o/<slug:organization>"
 CLUSTER = f"{ORGANIZATION}/clusters/<slug:cluster>"
@@ -36,7 +47,8 @@ urlpatterns = [
     # Machines.
     path(f"{ORGANIZATION}/clusters", clusters.Clusters.as_view()),
     path(f"{CLUSTER}/pools", clusters.Pools.as_view()),
-    path(f"{CLUSTER}/fabrics", clusters.Fabrics.as_view()),
+    path(f"{CLUSTER}/fabrics", fabrics.Fabrics.as_view()),
+    path(f"{CLUSTER}/fabrics/<str:fabric>", fabrics.OneFabric.as_view()),
     path(f"{CLUSTER}/join-tokens", clusters.JoinTokens.as_view()),
     path(f"{CLUSTER}/join-tokens/<int:token>", clusters.OneJoinToken.as_view()),
     path(f"{CLUSTER}/drives", drives.Drives.as_view()),
@@ -46,6 +58,8 @@ urlpatterns = [
     path(f"{MACHINE}/cordon", machines.MachineCordon.as_view()),
     path(f"{MACHINE}/uncordon", machines.MachineUncordon.as_view()),
     path(f"{MACHINE}/drain", machines.MachineDrain.as_view()),
+    path(f"{MACHINE}/health", machines.MachineHealth.as_view()),
+    path(f"{MACHINE}/failures", machines.MachineFailures.as_view()),
     path(f"{MACHINE}/credentials", machines.MachineCredentials.as_view()),
     # The organization itself.
     path(f"{ORGANIZATION}/tokens", tokens.OrganizationTokens.as_view()),

@@ -41,7 +41,7 @@ Action = Callable[[HttpRequest, Scope, Machine], str]
 View = Callable[Concatenate[HttpRequest, ...], HttpResponse]
 
 
-def _action(
+def action(
     name: str, *, shows: Callable[[Scope, Machine], dict[str, Any]] | None = None
 ) -> Callable[[Action], View]:
     """A view that asks on GET and does it on POST. `shows`: what the question shows beside the machine."""
@@ -59,6 +59,7 @@ def _action(
                     messages.success(request, act(request, scope, found))
                 except (Invalid, Conflict) as error:
                     told = {"problem": error.message, "status": error.status}
+                    told["wrong"] = error.errors[0].path if error.errors else ""
                 else:
                     return _back(scope, found)
             extra = shows(scope, found) if shows else {}
@@ -79,13 +80,13 @@ def _back(scope: Scope, machine: Machine) -> HttpResponse:
     return redirect(machine_address(now))
 
 
-@_action("cordon")
+@action("cordon")
 def machine_cordon(request: HttpRequest, scope: Scope, machine: Machine) -> str:
-    services.machine_cordon(machine=machine, actor=scope.actor, reason=_reason(request))
+    services.machine_cordon(machine=machine, actor=scope.actor, reason=reason_typed(request))
     return f"{machine.name} is cordoned: it takes no new work."
 
 
-@_action("uncordon")
+@action("uncordon")
 def machine_uncordon(request: HttpRequest, scope: Scope, machine: Machine) -> str:  # noqa: ARG001 - it asks for nothing
     services.machine_uncordon(machine=machine, actor=scope.actor)
     return f"{machine.name} takes work again."
@@ -99,13 +100,13 @@ def _drain_shows(scope: Scope, machine: Machine) -> dict[str, Any]:
     }
 
 
-@_action("drain", shows=_drain_shows)
+@action("drain", shows=_drain_shows)
 def machine_drain(request: HttpRequest, scope: Scope, machine: Machine) -> str:
     seconds = number_read(request.POST.get("within", ""), DRAIN_TIMES[-1][0])
     if seconds is None:
         raise Invalid("within", "Choose how long what runs there may go on.")
     until = operations.machine_drain(
-        machine=machine, actor=scope.actor, within=timedelta(seconds=seconds), reason=_reason(request)
+        machine=machine, actor=scope.actor, within=timedelta(seconds=seconds), reason=reason_typed(request)
     )
     now = until - timedelta(seconds=seconds)
     when = f"what still runs there at {moment_words(until, now)}" if seconds else "what runs there"
@@ -116,28 +117,28 @@ def _pools(_: Scope, machine: Machine) -> dict[str, Any]:
     return {"pools": list(Pool.objects.filter(cluster=machine.cluster_id).order_by("slug"))}
 
 
-@_action("move", shows=_pools)
+@action("move", shows=_pools)
 def machine_move(request: HttpRequest, scope: Scope, machine: Machine) -> str:
     pool = request.POST.get("pool", "")
     operations.machine_move(machine=machine, pool=pool, actor=scope.actor)
     return f"{machine.name} is in pool {pool}."
 
 
-@_action("rename")
+@action("rename")
 def machine_rename(request: HttpRequest, scope: Scope, machine: Machine) -> str:
     name = request.POST.get("name", "").strip()
     operations.machine_rename(machine=machine, name=name, actor=scope.actor)
     return f"{machine.name} is named {name} now."
 
 
-@_action("revoke")
+@action("revoke")
 def machine_revoke(request: HttpRequest, scope: Scope, machine: Machine) -> str:  # noqa: ARG001 - it asks for nothing
     if not operations.machine_sign_out(machine=machine, actor=scope.actor):
         return f"{machine.name} had no credential that could be revoked."
     return f"The credential of {machine.name} is revoked: its agent is refused until the machine joins again."
 
 
-@_action("remove")
+@action("remove")
 def machine_remove(request: HttpRequest, scope: Scope, machine: Machine) -> str:
     if request.POST.get("name", "").strip() != machine.name:
         raise Invalid("name", f"That is not the name. Type {machine.name}.")
@@ -145,5 +146,5 @@ def machine_remove(request: HttpRequest, scope: Scope, machine: Machine) -> str:
     return f"{machine.name} is removed."
 
 
-def _reason(request: HttpRequest) -> str:
+def reason_typed(request: HttpRequest) -> str:
     return request.POST.get("reason", "").strip()[:200]

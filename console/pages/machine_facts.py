@@ -13,7 +13,8 @@ from django.utils import timezone
 from common.errors import NotFound
 from console.pages.scope import Scope
 from console.pages.words import TIMES, gpu_counts, gpus_words
-from machines.models import Gpu, HealthEvent, Machine, MachineLabel
+from console.versions import agent_is_old
+from machines.models import Gpu, Machine, MachineLabel
 from machines.states import (
     FABRIC_LABEL,
     NVLINK_DOMAIN_LABEL,
@@ -25,12 +26,9 @@ from machines.states import (
 )
 from placement.phrases import plural
 from runs.explaining.moments import HELD_BY_OTHERS, moment_words
+from runs.lemons import LEMON_FROM, Counted, failures_counted, lemon_score
 from runs.models import Allocation, Assignment, RunAttempt
 from runs.reasons import SOMEBODY_S_RUN
-
-EVENTS_SHOWN = 50
-"""Changes of health on a machine's page; all but the newest EVENTS_AT_ONCE are folded away."""
-EVENTS_AT_ONCE = 5
 
 PLACES = {"fabric": FABRIC_LABEL, "rack": RACK_LABEL, "nvlink-domain": NVLINK_DOMAIN_LABEL}
 TITLES = {"fabric": "Fabric", "rack": "Rack", "nvlink-domain": "NVLink domain"}
@@ -76,7 +74,8 @@ class GpuRow:
         """What is wrong with it; empty when nothing is."""
         gone = "" if self.gpu.present else "not found any more"
         evidence = f": {self.gpu.evidence}" if self.gpu.evidence else ""
-        sick = "" if self.gpu.health == Health.HEALTHY else f"{self.gpu.health}{evidence}"
+        well = self.gpu.health == Health.HEALTHY and not evidence
+        sick = "" if well else f"{self.gpu.health}{evidence}"
         return ", ".join(filter(None, [gone, sick]))
 
     @property
@@ -116,6 +115,11 @@ class MachineRow:
     models: str
     fabric: Place
     rack: Place
+    lemon: float
+    """Its lemon score; 0 for a machine that is none."""
+    lemon_why: str
+    """`Failures here: its worker was lost (3), it was not ready in time`."""
+    old_agent: bool
 
 
 def machines_for_display(machines: QuerySet[Machine]) -> QuerySet[Machine]:
@@ -140,12 +144,14 @@ def machine_rows(machines: Iterable[Machine]) -> list[MachineRow]:
             "gpu_id", flat=True
         )
     )
-    return [_row(machine, held) for machine in loaded]
+    failures = failures_counted(loaded, timezone.now())
+    return [_row(machine, held, failures.get(machine.id, [])) for machine in loaded]
 
 
-def _row(machine: Machine, held: frozenset[int]) -> MachineRow:
+def _row(machine: Machine, held: frozenset[int], failures: list[Counted]) -> MachineRow:
     gpus = gpus_present(machine)
     places = places_of(machine)
+    score = lemon_score(failures)
     return MachineRow(
         machine=machine,
         gpus=gpus,
@@ -154,7 +160,18 @@ def _row(machine: Machine, held: frozenset[int]) -> MachineRow:
         models=models_words(gpus),
         fabric=places["fabric"],
         rack=places["rack"],
+        lemon=score if score >= LEMON_FROM else 0.0,
+        lemon_why=_kinds_words(failures),
+        old_agent=agent_is_old(machine.agent_version),
     )
+
+
+def _kinds_words(failures: Iterable[Counted]) -> str:
+    kinds = Counter[str]()
+    for each in failures:
+        kinds[each.failure.get_kind_display()] += each.failure.times
+    told = [f"{kind} ({times})" if times > 1 else kind for kind, times in kinds.most_common()]
+    return f"Failures here: {', '.join(told)}" if told else ""
 
 
 def gpus_present(machine: Machine) -> list[Gpu]:
@@ -198,10 +215,10 @@ def _fabric_found(machine: Machine) -> tuple[str, str]:
     also = f", also on {', '.join(other.name for other, _ in others)}" if others else ""
     if fabric.guessed:
         return fabric.name, f"found, a guess: the subnet manager's GUID is not known{also}"
-    return fabric.name, f"found: subnet manager {_shortened(fabric.key)}, {plural(count, 'port')}{also}"
+    return fabric.name, f"found: subnet manager {shortened(fabric.key)}, {plural(count, 'port')}{also}"
 
 
-def _shortened(key: str) -> str:
+def shortened(key: str) -> str:
     """`0x…c1`: the end tells two subnet managers apart."""
     return f"{key[:2]}…{key[-2:]}" if len(key) > 8 else key  # noqa: PLR2004 - short ones stay whole
 
@@ -301,11 +318,6 @@ def _run_here(machine: Machine, members: list[Any], scope: Scope) -> RunHere:
     return RunHere(
         run.name, reverse("run", args=parts), sum(each.gpus for each in here), len(members) - len(here)
     )
-
-
-def health_events(machine: Machine) -> list[HealthEvent]:
-    """Newest first."""
-    return list(HealthEvent.objects.filter(machine=machine).order_by("-at", "-id")[:EVENTS_SHOWN])
 
 
 def state_words(machine: Machine) -> tuple[str, datetime | None, str]:

@@ -8,10 +8,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from console.pages import machine_facts as facts
+from console.pages import machine_troubles as troubles
 from console.pages.errors import is_fragment, page
 from console.pages.scope import Scope, cluster_scope
 from console.pages.words import gpu_counts
+from console.versions import CURRENT, agent_is_old
 from machines.models import Machine
+from runs.lemons import LEMON_FROM
 
 
 @page
@@ -37,7 +40,9 @@ def machine_context(scope: Scope, machine: Machine) -> dict[str, Any]:
     rows = facts.gpu_rows(machine, scope)
     held = frozenset(row.gpu.id for row in rows if row.holder)
     before, at, after = facts.state_words(machine)
-    events = facts.health_events(machine)
+    events = troubles.health_events(machine)
+    failures = troubles.failures_told(machine, scope)
+    score = sum(each.counts for each in failures)
     return {
         "scope": scope,
         "section": "machines",
@@ -50,8 +55,14 @@ def machine_context(scope: Scope, machine: Machine) -> dict[str, Any]:
         "places": list(facts.places_of(machine).values()),
         "labels": facts.labels_other(machine),
         "workers": facts.workers_here(machine, scope),
-        "events": events[: facts.EVENTS_AT_ONCE],
-        "older_events": events[facts.EVENTS_AT_ONCE :],
+        "events": events[: troubles.EVENTS_AT_ONCE],
+        "older_events": events[troubles.EVENTS_AT_ONCE :],
+        "said": troubles.overrides_said(machine),
+        "failures": failures,
+        "score": score,
+        "lemon": score >= LEMON_FROM,
+        "old_agent": agent_is_old(machine.agent_version),
+        "agent_current": CURRENT,
         "checks": machine.checks,
         "state_before": before,
         "state_at": at,

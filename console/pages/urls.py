@@ -7,8 +7,10 @@ from django.views.generic import RedirectView
 from console.pages import (
     drives,
     explanation,
+    fabrics,
     machine_actions,
     machine_add,
+    machine_health,
     machine_labels,
     machine_list,
     machine_map,
@@ -28,6 +30,7 @@ RUN = f"{WORKSPACE}/jobs/<slug:cluster>/<str:run>"
 MACHINES = "o/<slug:organization>/clusters/<slug:cluster>/machines"
 MACHINE = f"{MACHINES}/<str:machine>"
 SETTINGS = f"{WORKSPACE}/settings"
+FABRICS = "o/<slug:organization>/clusters/<slug:cluster>/fabrics"
 DRIVES = "o/<slug:organization>/clusters/<slug:cluster>/drives"
 
 urlpatterns = [
@@ -63,6 +66,9 @@ urlpatterns = [
     path(MACHINES, machine_list.machine_list, name="machines"),
     path(f"{MACHINES}/map", machine_map.machine_map, name="machine_map"),
     path(f"{MACHINES}/add", machine_add.machine_add, name="machine_add"),
+    path(FABRICS, fabrics.fabric_list, name="fabrics"),
+    path(f"{FABRICS}/<str:fabric>/rename", fabrics.fabric_rename, name="fabric_rename"),
+    path(f"{FABRICS}/<str:fabric>/use", fabrics.fabric_use, name="fabric_use"),
     path(DRIVES, drives.drives_page, name="drives"),
     path(f"{DRIVES}/<str:drive>", drives.drive_page, name="drive"),
     path(MACHINE, machine_page.machine_page, name="machine"),
@@ -72,6 +78,9 @@ urlpatterns = [
     path(f"{MACHINE}/drain", machine_actions.machine_drain, name="machine_drain"),
     path(f"{MACHINE}/move", machine_actions.machine_move, name="machine_move"),
     path(f"{MACHINE}/rename", machine_actions.machine_rename, name="machine_rename"),
+    path(f"{MACHINE}/health", machine_health.machine_health, name="machine_health"),
+    path(f"{MACHINE}/health/end", machine_health.machine_health_end, name="machine_health_end"),
+    path(f"{MACHINE}/forget", machine_health.machine_forget, name="machine_forget"),
     path(f"{MACHINE}/revoke", machine_actions.machine_revoke, name="machine_revoke"),
     path(f"{MACHINE}/remove", machine_actions.machine_remove, name="machine_remove"),
 ]

@@ -68,6 +68,8 @@ def test_a_machine_in_full(house, running, owner):
         "rate_gbps": 400.0,
         "fabric": "ib-a",
         "netdev": "",
+        "health": "healthy",
+        "evidence": "",
     }
 
 

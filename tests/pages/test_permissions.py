@@ -13,6 +13,7 @@ W = "/o/acme/w/vision"
 RUN = f"{W}/jobs/main/ddp-resnet50"
 S = f"{W}/settings"
 D = "/o/acme/clusters/main/drives"
+F = "/o/acme/clusters/main/fabrics"
 M = "/o/acme/clusters/main/machines"
 
 READ, WRITE, MANAGE, LOOK, OPERATE, OWN = "read", "write", "manage", "look", "operate", "own"
@@ -42,6 +43,9 @@ TABLE = {
     "member": (f"{S}/members/vic", MANAGE),
     "token_add": (f"{S}/tokens", MANAGE),
     "token_revoke": (f"{S}/tokens/1/revoke", MANAGE),
+    "fabrics": (F, LOOK),
+    "fabric_rename": (f"{F}/ib-a/rename", OPERATE),
+    "fabric_use": (f"{F}/ib-a/use", OPERATE),
     "drives": (D, OWN),
     "drive": (f"{D}/imagenet", OWN),
     "machines": (M, LOOK),
@@ -54,6 +58,9 @@ TABLE = {
     "machine_drain": (f"{M}/gpu-01/drain", OPERATE),
     "machine_move": (f"{M}/gpu-01/move", OPERATE),
     "machine_rename": (f"{M}/gpu-01/rename", OPERATE),
+    "machine_health": (f"{M}/gpu-01/health", OPERATE),
+    "machine_health_end": (f"{M}/gpu-01/health/end", OPERATE),
+    "machine_forget": (f"{M}/gpu-01/forget", OPERATE),
     "machine_revoke": (f"{M}/gpu-01/revoke", OPERATE),
     "machine_remove": (f"{M}/gpu-01/remove", OPERATE),
 }
@@ -67,7 +74,7 @@ FOR_ANYONE = {
     "account_change_password",
     "account_inactive",
 }
-ONLY_POST = {"machine_label", "secret_add", "credential_add", "member_add", "token_add"}
+ONLY_POST = {"machine_label", "machine_health_end", "secret_add", "credential_add", "member_add", "token_add"}
 
 
 @pytest.fixture

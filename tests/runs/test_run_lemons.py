@@ -9,11 +9,11 @@ from machines.models import Machine
 from runs.gang.blame import fault_of, fault_words
 from runs.lemons import (
     KEPT,
+    failures_counted,
     failures_forget,
     failures_note,
-    failures_of,
     failures_prune,
-    lemon_scores,
+    lemon_score,
     lemon_tiers,
 )
 from runs.models import MachineFailure, Run
@@ -75,13 +75,14 @@ def test_failures_fade_by_half_in_three_days_and_a_run_counts_once_for_each_kind
     note(run, machine, {"code": "barrier_timeout"}, days=0)
     note(run, other, failed(code=1))
 
-    scores = lemon_scores(machines, now + timedelta(seconds=5))
+    counted = failures_counted(machines, now + timedelta(seconds=5))
 
+    scores = {key: lemon_score(failures) for key, failures in counted.items()}
     assert scores == {
         machine.id: pytest.approx(0.5 + 0.5, abs=0.001),
         other.id: pytest.approx(0.1, abs=0.001),
     }
-    told = failures_of(machine, now)
+    told = counted[machine.id]
     assert [(each.failure.kind, each.failure.times, round(each.counts, 2)) for each in told] == [
         ("slow", 1, 0.5),
         ("lost", 2, 0.5),
@@ -102,7 +103,7 @@ def test_failures_are_forgotten_after_a_month_and_when_their_run_is_deleted_they
     machine = machines[0]
     note(run, machine, days=29)
     note(factories.run_pending(house, "old"), machine, seconds=KEPT.total_seconds() + 60)
-    assert len(failures_of(machine, database_now())) == 1
+    assert len(failures_counted([machine], database_now())[machine.id]) == 1
 
     failures_prune()
     Run.objects.filter(id=run.id).delete()
