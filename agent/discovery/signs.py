@@ -62,7 +62,7 @@ def gpu_signs(
 def xid_signs(xids: Iterable[int]) -> Iterator[Sign]:
     for number in sorted(set(xids)):
         kind, words = meaning(number)
-        if kind != "program":
+        if kind in ("fault", "sign"):
             yield Sign(f"xid {number}", f"XID {number}: {words}", FAULT if kind == "fault" else SIGN)
 
 

@@ -48,7 +48,6 @@ def fabric_list(request: HttpRequest, organization: str, cluster: str) -> HttpRe
         "view": "fabrics",
         "filters": Filters(),
         "rows": rows,
-        "change_head": "Change" if scope.may_operate else "",
         "labels": sorted(labelled.items()),
     }
     return render(request, "machines/fabrics.html", context)

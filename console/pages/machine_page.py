@@ -10,11 +10,15 @@ from django.views.decorators.http import require_safe
 from console.pages import machine_facts as facts
 from console.pages import machine_troubles as troubles
 from console.pages.errors import is_fragment, page
+from console.pages.machine_for_run import for_run
+from console.pages.machine_tiles import CHOSEN, FITS, UNJUDGED
 from console.pages.scope import Scope, cluster_scope
 from console.pages.words import gpu_counts
 from console.versions import CURRENT, agent_is_old
 from machines.models import Machine
 from runs.lemons import LEMON_FROM
+
+PANEL_WORDS = {FITS: "Fits", CHOSEN: "Chosen for", UNJUDGED: "Not judged yet for", "": "Not for"}
 
 
 @page
@@ -30,10 +34,19 @@ def machine_page(request: HttpRequest, organization: str, cluster: str, machine:
         return render(request, "machines/machine.html#place", context)
     context = machine_context(scope, found)
     if is_fragment(request) and "panel" in request.GET:
-        return render(request, "machines/panel.html", context)
+        return render(request, "machines/panel.html", {**context, **_panel_for(request, scope, found)})
     if is_fragment(request):
         return render(request, "machines/machine.html#live", {**context, "oob": True})
     return render(request, "machines/machine.html", {**context, "edit": edit})
+
+
+def _panel_for(request: HttpRequest, scope: Scope, machine: Machine) -> dict[str, Any]:
+    """What the machine is to the run that the map is shown for."""
+    asked = for_run(scope, request.GET.get("for", ""))
+    if asked is None:
+        return {}
+    mark = asked.mark(machine.name)
+    return {"asked": asked, "asked_mark": mark, "asked_word": PANEL_WORDS[mark.kind]}
 
 
 def machine_context(scope: Scope, machine: Machine) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from console.pages.machine_tiles import (
+    CHOSEN,
     FAULTY,
+    FITS,
     FREE,
     FREE_SUSPECT,
     HELD,
@@ -21,6 +23,8 @@ from console.pages.machine_tiles import (
 CELLS_A_ROW = 4
 CELL_WIDTH, CELL_HEIGHT = 5, 9
 CELL_PITCH, ROW_PITCH = 6, 10
+CELLS_WIDTH, CELLS_HEIGHT = 24, 20
+"""Of the first two rows of cells: all that most machines have."""
 TILE_WIDTH = 26
 """With TILE_HEIGHT at least: the size of a target that a finger hits."""
 MARGIN = 4
@@ -118,11 +122,31 @@ def _cell(index: int, code: int) -> SafeString:
     return mark_safe(drawn)  # noqa: S308 - numbers and words of ours
 
 
-def rack_svg(rack: Rack, grid: Grid, address: Callable[[str], str]) -> SafeString:
-    """A list of links, one for each machine. `address`: of the machine with this name."""
+NO_MARK = "none"
+_MARKS: dict[str, Callable[[Grid], str]] = {
+    NO_MARK: lambda _: "",
+    # Over the cells' lower right corner, on a ground of its own: seen without any colour.
+    FITS: lambda _: (
+        f'<rect class="fit-ground" x="{CELLS_WIDTH - 11}" y="{CELLS_HEIGHT - 9}" width="12" height="11" rx="2"/>'
+        f'<path class="fit" d="M{CELLS_WIDTH - 8.5} {CELLS_HEIGHT - 3.5}l2.500 2.500l5-6"/>'
+    ),
+    CHOSEN: lambda grid: (
+        f'<rect class="ring" x="0" y="0" width="{grid.width - 1}" height="{grid.height - 1}" rx="2"/>'
+    ),
+}
+
+
+def marks(grid: Grid) -> SafeString:
+    """What tiles are marked with where the map is shown for a run, for the inside of `<defs>`."""
+    drawn = "".join(f'<g id="mark-{kind}" class="cells">{shape(grid)}</g>' for kind, shape in _MARKS.items())
+    return mark_safe(drawn)  # noqa: S308 - shapes of ours
+
+
+def rack_svg(rack: Rack, grid: Grid, address: Callable[[str], str], *, marked: bool = False) -> SafeString:
+    """A list of links, one for each machine. `address`: of the machine with this name. `marked`: with `marks`."""
     rows = -(-len(rack.tiles) // grid.columns)
     columns = min(grid.columns, len(rack.tiles))
-    drawn = [_tile(place, tile, grid, address) for place, tile in enumerate(rack.tiles)]
+    drawn = [_tile(place, tile, grid, address, marked=marked) for place, tile in enumerate(rack.tiles)]
     return format_html(
         '<svg class="cells tiles" width="{}" height="{}" role="list" aria-label="{}">{}{}</svg>',
         columns * grid.width,
@@ -133,9 +157,12 @@ def rack_svg(rack: Rack, grid: Grid, address: Callable[[str], str]) -> SafeStrin
     )
 
 
-def _tile(place: int, tile: Tile, grid: Grid, address: Callable[[str], str]) -> SafeString:
+def _tile(place: int, tile: Tile, grid: Grid, address: Callable[[str], str], *, marked: bool) -> SafeString:
     x, y = place % grid.columns * grid.width, place // grid.columns * grid.height
     name = _name(x, y + grid.height - 5, tile.name) if grid.names else ""
+    if marked:
+        mark = tile.mark if tile.mark in _MARKS else NO_MARK
+        name = format_html('<use href="#mark-{}" x="{}" y="{}"/>{}', mark, x, y, name)
     return format_html(
         '<g role="listitem"><a id="m-{}" class="tile{}" href="{}" aria-label="{}">'
         '<use href="#{}" x="{}" y="{}"/>{}</a></g>',
@@ -211,4 +238,15 @@ def legend_frame(state: str) -> SafeString:
         '<svg class="cells" width="26" height="15" aria-hidden="true" focusable="false">{}{}</svg>',
         format_html_join("", "{}", ((each,) for each in cells)),
         mark_safe(_FRAMES[state](ROW_PITCH + 1 if rows == 1 else 15)),  # noqa: S308 - shapes of ours
+    )
+
+
+def legend_mark(kind: str) -> SafeString:
+    """A tile as the map marks it for a run."""
+    grid = Grid(1, TILE_WIDTH, TILE_HEIGHT, names=False)
+    cells = [_cell(index, FREE) for index in range(2 * CELLS_A_ROW)]
+    return format_html(
+        '<svg class="cells" width="26" height="24" aria-hidden="true" focusable="false">{}{}</svg>',
+        format_html_join("", "{}", ((each,) for each in cells)),
+        mark_safe(_MARKS[kind](grid)),  # noqa: S308 - shapes of ours
     )

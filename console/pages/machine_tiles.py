@@ -4,7 +4,7 @@ Pure; machine_svg.py draws them.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +19,10 @@ from placement.topology import ROCE, Topology
 HELD, HELD_OTHERS, HELD_SUSPECT, FREE_SUSPECT, FREE, FAULTY, NO_GPU = range(1, 8)
 """What a cell shows, in the order in which a tile's cells are sorted. HELD_OTHERS: where holders are told apart."""
 
+FITS, CHOSEN, UNJUDGED = "fits", "chosen", "unjudged"
+"""Of a run: a machine that has what one of its workers needs; one that it was given; one that no pass has looked at
+for it."""
+
 STATES = (
     (Bits.QUARANTINED, "quarantined"),
     (Bits.UNREACHABLE, "unreachable"),
@@ -27,6 +31,25 @@ STATES = (
     (Bits.READY, "ready"),
 )
 """The first bit that is set names the machine's state."""
+
+
+MARK_WORDS = {FITS: "fit the run", CHOSEN: "chosen for it"}
+MARK_SPOKEN = {
+    FITS: "fits the run",
+    CHOSEN: "chosen for the run",
+    UNJUDGED: "not judged for the run yet",
+    "": "does not fit the run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a machine is to the run that the map is shown for."""
+
+    kind: str
+    """FITS, CHOSEN, UNJUDGED, or empty: it does not fit."""
+    text: str
+    """Why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +66,8 @@ class Tile:
     """Its NVLink domain; empty when there is none."""
     hit: bool
     """It passes the filters."""
+    mark: str = ""
+    """Of the run that the map is shown for: the kind of a Mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +94,16 @@ class Rack:
         return counts[FREE] + counts[FREE_SUSPECT]
 
     @property
+    def fitting(self) -> int:
+        """Machines that fit the run that the map is shown for, or hold it."""
+        return sum(tile.mark in MARK_WORDS for tile in self.tiles)
+
+    @property
     def label(self) -> str:
         where = f"Rack {self.name}" if self.name else "Rack not known"
-        return f"{where}, {self.free} of {plural(self.total, 'GPU')} free"
+        marked = Counter(tile.mark for tile in self.tiles)
+        told = [f", {marked[kind]} {word}" for kind, word in MARK_WORDS.items() if marked[kind]]
+        return f"{where}, {self.free} of {plural(self.total, 'GPU')} free{''.join(told)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +144,21 @@ def wholly_free(tile: Tile) -> bool:
 
 
 def fabrics_of(
-    snapshot: Snapshot, shown: Longs, hits: Longs, *, mine: Longs | None = None, ordered: bool = False
+    snapshot: Snapshot,
+    shown: Longs,
+    hits: Longs,
+    *,
+    mine: Longs | None = None,
+    ordered: bool = False,
+    marks: Callable[[str], Mark] | None = None,
 ) -> list[Fabric]:
     """The machines with the ids in `shown`; those in `hits` pass the filters.
 
     `mine`: ids of the GPUs that the reader's own runs hold, where holders are told apart. `ordered`: cells in the true
-    order of the GPUs, else sorted, so that few patterns occur.
+    order of the GPUs, else sorted, so that few patterns occur. `marks`: what each machine is to the run that the map
+    is shown for.
     """
-    drawing = _Drawing(snapshot, mine, ordered)
+    drawing = _Drawing(snapshot, mine, ordered, marks)
     rows = np.flatnonzero(np.isin(snapshot.topology.ids, shown)).tolist()
     hit = np.isin(snapshot.topology.ids, hits).tolist()
     racks: dict[tuple[int, str], list[Tile]] = defaultdict(list)
@@ -139,7 +178,10 @@ def fabrics_of(
 class _Drawing:
     """Columns of a snapshot as tiles need them."""
 
-    def __init__(self, snapshot: Snapshot, mine: Longs | None, ordered: bool) -> None:
+    def __init__(
+        self, snapshot: Snapshot, mine: Longs | None, ordered: bool, marks: Callable[[str], Mark] | None
+    ) -> None:
+        self.marks = marks
         self.topology: Topology = snapshot.topology
         self.cells = _cells(snapshot, mine)
         if not ordered:
@@ -161,7 +203,18 @@ class _Drawing:
         parts = [topology.names[row], state, _cells_words(cells)]
         parts += [f"NVLink domain {nvlink}"] if nvlink else []
         parts += [f"also on {name}" for name in self._elsewhere.get(row, ())]
-        return Tile(int(topology.ids[row]), topology.names[row], state, cells, ", ".join(parts), nvlink, hit)
+        mark = self.marks(topology.names[row]) if self.marks else None
+        parts += [f"{MARK_SPOKEN[mark.kind]}: {mark.text}"] if mark else []
+        return Tile(
+            machine=int(topology.ids[row]),
+            name=topology.names[row],
+            state=state,
+            cells=cells,
+            label=", ".join(parts),
+            domain=nvlink,
+            hit=hit,
+            mark=mark.kind if mark else "",
+        )
 
     @cached_property
     def _elsewhere(self) -> Mapping[int, list[str]]:

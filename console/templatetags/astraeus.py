@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from console.pages.log_text import marked
 from console.pages.looks import look_of, word_of
-from console.pages.machine_svg import legend_cell, legend_frame
+from console.pages.machine_svg import legend_cell, legend_frame, legend_mark
 from console.pages.words import EN_DASH
 from machines.models import DataVolume, Gpu
 from machines.states import Health
@@ -227,6 +227,11 @@ def drive_where(drive: DataVolume) -> str:
 def map_cell(kind: str) -> SafeString:
     """A cell of the map's legend."""
     return legend_cell(kind)
+
+
+@register.simple_tag
+def map_mark(kind: str) -> SafeString:
+    return legend_mark(kind)
 
 
 @register.simple_tag

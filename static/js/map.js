@@ -15,7 +15,8 @@
   /* --- The panel ------------------------------------------------------------------------------- */
 
   async function details(address) {
-    const answer = await fetch(`${address}?panel=1`, { headers: { "HX-Request": "true" } });
+    const asked = map.dataset.for ? `&for=${encodeURIComponent(map.dataset.for)}` : "";
+    const answer = await fetch(`${address}?panel=1${asked}`, { headers: { "HX-Request": "true" } });
     if (!answer.ok) throw new Error(String(answer.status));
     return answer.text();
   }
@@ -113,6 +114,12 @@
   });
   for (const tile of tiles) tile.setAttribute("tabindex", "-1");
   stop(current);
+  /* Whoever was faster than this script stands on a tile already. */
+  const entered = document.activeElement?.closest("a.tile");
+  if (entered) {
+    stop(entered);
+    soon(entered);
+  }
 
   /* --- What has changed ------------------------------------------------------------------------ */
 
@@ -124,7 +131,8 @@
     for (const tile of tiles) {
       const fresh = read.getElementById(tile.id);
       if (!fresh) continue;
-      tile.querySelector("use").setAttribute("href", fresh.querySelector("use").getAttribute("href"));
+      const uses = fresh.querySelectorAll("use"); /* its cells, and its mark where the map is shown for a run */
+      tile.querySelectorAll("use").forEach((use, at) => use.setAttribute("href", uses[at].getAttribute("href")));
       tile.setAttribute("aria-label", fresh.getAttribute("aria-label"));
       tile.classList.toggle("dim", fresh.classList.contains("dim"));
     }

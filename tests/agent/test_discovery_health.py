@@ -79,21 +79,26 @@ def test_two_verdicts_together_are_the_worse_one() -> None:
 # --- XIDs
 
 
-@pytest.mark.parametrize("number", [46, 48, 62, 64, 79, 95, 119, 120, 140, 143])
+@pytest.mark.parametrize("number", [46, 48, 62, 64, 79, 95, 110, 119, 120, 136, 140, 143, 156, 158])
 def test_errors_of_the_hardware_make_a_gpu_faulty(number: int) -> None:
     (found,) = xid_signs([number])
     assert (found.rule.health, found.rule.enter) == ("faulty", 0)
 
 
-@pytest.mark.parametrize("number", [61, 63, 74, 92, 94, 154, 999])
+@pytest.mark.parametrize("number", [32, 61, 63, 74, 92, 94, 109, 144, 150, 154, 155, 157, 167, 999])
 def test_errors_that_may_mean_something_make_it_suspect(number: int) -> None:
     (found,) = xid_signs([number])
     assert found.rule.health == "suspect"
 
 
-@pytest.mark.parametrize("number", [8, 13, 31, 43, 45, 69, 109])
+@pytest.mark.parametrize("number", [8, 11, 13, 25, 31, 39, 43, 45, 60, 68, 69, 80, 105, 135, 137, 139])
 def test_errors_of_programs_say_nothing_about_the_gpu(number: int) -> None:
     assert (list(xid_signs([number])), meaning(number)[0]) == ([], "program")
+
+
+@pytest.mark.parametrize("number", [14, 38, 106, 107, 121, 160, 162])
+def test_what_has_no_consequence_is_passed_over(number: int) -> None:
+    assert (list(xid_signs([number])), meaning(number)[0]) == ([], "nothing")
 
 
 def test_an_xid_in_words() -> None:

@@ -17,6 +17,7 @@ from tests.pages.test_browser_looks import violations
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 M = "/o/acme/clusters/main/machines"
+FABRICS = "/o/acme/clusters/main/fabrics"
 
 
 @pytest.fixture
@@ -159,6 +160,58 @@ def test_the_map_is_one_stop_for_the_keyboard(house, browse, theme):
     assert page.errors == []
 
 
+def test_the_map_for_a_run_tells_by_keyboard_which_machines_fit(house, browse):
+    scenes.busy_cluster(house)
+    page = browse(house.bea)
+    page.goto("/o/acme/w/vision/jobs/main/ddp-resnet50/explanation")
+    page.click("text=Show on the map")
+    tiles = page.locator("a.tile")
+    expect(tiles.first.locator("use").nth(1)).to_have_attribute("href", "#mark-fits")
+    tiles.first.focus()
+    panel = page.locator("#map-panel")
+    expect(panel).to_contain_text("Fits ddp-resnet50:")
+    page.keyboard.press("ArrowRight")
+    expect(panel).to_contain_text("Not for ddp-resnet50: 0 of 8 GPUs free, 8 needed;")
+    Machine.objects.filter(name="gpu-01").update(cordoned_at=timezone.now())
+    cluster_pass(house.cluster.id)
+    page.evaluate("htmx.trigger(document.body, 'map-changed')")
+    expect(tiles.first.locator("use").nth(1)).to_have_attribute("href", "#mark-none")
+    expect(page.locator("#count-fits")).to_have_text("0")
+    assert page.errors == []
+
+
+def test_the_health_of_a_gpu_is_set_and_taken_back(house, browse):
+    make.machine_make(house, "gpu-01")
+    page = browse(house.ana)
+    page.goto(f"{M}/gpu-01")
+    page.click("details.menu >> text=More")
+    page.click("text=Set health…")
+    dialog = page.locator("dialog[open]:has(form)")
+    expect(dialog.locator("#subject")).to_be_focused()
+    dialog.locator("#subject").select_option(label="GPU 3 (healthy)")
+    dialog.locator("#said-health").select_option("faulty")
+    dialog.locator("#reason").fill("fails every night")
+    dialog.locator("button:has-text('Set health')").click()
+    expect(page.locator("#machine-gpus")).to_contain_text("faulty: set by ana: fails every night")
+    page.click("text=Use what its agent says")
+    expect(page.locator(".notice")).to_have_text("What the agent of gpu-01 says counts again.")
+    expect(page.locator("#machine-gpus")).to_contain_text("8 of 8 free")
+    assert page.errors == []
+
+
+def test_a_fabric_is_marked_as_storage_in_a_dialog(house, browse):
+    make.machine_make(house, "gpu-01")
+    page = browse(house.ana)
+    page.goto(FABRICS)
+    page.click("text=Mark as storage…")
+    dialog = page.locator("dialog[open]:has(form)")
+    expect(dialog).to_contain_text("No waiting or running run is affected.")
+    dialog.locator("button:has-text('Mark as storage')").click()
+    expect(page.locator(".notice")).to_contain_text("ib-a is kept for storage")
+    expect(page.locator(".place")).to_contain_text("out of placement")
+    assert page.errors == []
+
+
 def test_the_map_follows_what_changes_without_moving(house, browse):
     scenes.busy_cluster(house)
     page = browse(house.ana)
@@ -180,7 +233,16 @@ def test_nothing_scrolls_sideways(house, browse, width):
         checks=checks, health="suspect", evidence="fans at full speed"
     )
     page = browse(house.ana, viewport={"width": width, "height": 800})
-    for address in (M, f"{M}?free=x", f"{M}/map", f"{M}/map?rack=r2", f"{M}/gpu-04", f"{M}/gpu-04/drain"):
+    for address in (
+        M,
+        f"{M}?free=x",
+        f"{M}/map",
+        f"{M}/map?rack=r2",
+        f"{M}/map?for=vision/llm-7",
+        FABRICS,
+        f"{M}/gpu-04",
+        f"{M}/gpu-04/drain",
+    ):
         page.goto(address)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, address
         assert violations(page) == [], address
