@@ -104,6 +104,7 @@ class Channel:
         self._news = threading.Event()
         self._closed = threading.Event()
         self._reached: bool | None = None
+        self._warning = ""
         self._fruitless = 0
         self._repeat_in: float | None = None
 
@@ -208,6 +209,7 @@ class Channel:
                 request.applied_revision,
             )
         with self._lock:
+            self._say_warned(answer.warning)
             if request.sequence > self._said.sequence:
                 self._said.sequence, self._said.digest = request.sequence, answer.stored_digest
             self._take_desired(answer)
@@ -230,6 +232,12 @@ class Channel:
         if self._reached is not True:
             self._reached = True
             log.info("connected server=%s", self._console.server)
+
+    def _say_warned(self, warning: str) -> None:
+        """Once each time that it begins."""
+        if warning and warning != self._warning:
+            log.error("the console says: %s", warning)
+        self._warning = warning
 
     def _say_unreached(self, error: ConsoleError) -> None:
         if self._reached is not False:

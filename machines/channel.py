@@ -20,6 +20,11 @@ from wire.agent_messages import Observed, SyncRequest
 TWO_AGENTS_HOLD = timedelta(seconds=60)
 """How long a machine gets no starts after two living agents were seen on its credential."""
 
+RIVALS = (
+    "Two agents use the credential of this machine, so nothing is started on it. Was its disk copied to another "
+    "machine? There, stop the agent, delete its state directory and join with a new token from Add a machine."
+)
+
 _inventories: dict[int, tuple[str, bytes]] = {}
 """Of the observation that this process last stored of a machine: its digest, and a mark of its inventory. As long
 as the row still has that digest, no other process has stored a newer one."""
@@ -34,6 +39,8 @@ class Received:
     fresh: bool
     """False: an older request that arrived late; nothing of it was taken over."""
     quarantined: bool
+    rival: bool = False
+    """It came from an agent that another one has replaced, and that lives on all the same."""
 
 
 def credential_machine(value: str) -> int | None:
@@ -71,9 +78,10 @@ def sync_receive(machine_id: int, request: SyncRequest) -> Received:
     """
     machine = Machine.objects.select_for_update().get(id=machine_id)
     if _overtaken(machine, request):
-        if request.instance == machine.previous_instance:
+        rival = request.instance == machine.previous_instance
+        if rival:
             Machine.objects.filter(id=machine_id).update(two_agents_at=timezone.now())
-        return Received(machine.desired_revision, machine.observed_digest, False, False)
+        return Received(machine.desired_revision, machine.observed_digest, False, False, rival)
     digest = machine.observed_digest
     if request.observed is not None and request.digest != digest:
         _inventory_follow(machine, request, request.observed)

@@ -345,6 +345,8 @@ class SyncAnswer(Message):
     """None: nothing newer than the applied revision."""
     stored_digest: str | None = None
     """The observation the console holds; another one than the agent's asks for it whole."""
+    warning: Text = ""
+    """For whoever looks after the machine: what is wrong with this agent's standing."""
 
 
 class JoinRequest(Message):

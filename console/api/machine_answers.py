@@ -9,6 +9,7 @@ from django.utils import timezone
 from console.pages.machine_facts import gpus_present, places_of
 from console.pages.words import gpus_free
 from console.versions import agent_is_old
+from machines.channel import RIVALS, starts_withheld
 from machines.models import Gpu, HealthOverride, Machine, MachineLabel, RdmaPort
 from machines.states import MachineState
 from runs.lemons import Counted, failures_counted, lemon_score
@@ -123,7 +124,7 @@ def _failure(counted: Counted, *, told: bool) -> JSON:
 
 
 def machine_reason(machine: Machine) -> str:
-    """The one sentence beside the machine's state; empty for one that takes work."""
+    """What there is to say beside the machine's state; empty for one that takes work."""
     said = f": “{machine.cordon_reason}”" if machine.cordon_reason else ""
     match machine.state:
         case MachineState.CORDONED:
@@ -142,7 +143,7 @@ def machine_reason(machine: Machine) -> str:
         case MachineState.QUARANTINED:
             return "Its agent knows of orders that the console does not: quarantined until an owner decides"
         case _:
-            return ""
+            return RIVALS if starts_withheld(machine) else ""
 
 
 def _gpu(gpu: Gpu, holders: Holders, visible: set[int]) -> JSON:

@@ -15,6 +15,7 @@ from console.pages.machine_tiles import CHOSEN, FITS, UNJUDGED
 from console.pages.scope import Scope, cluster_scope
 from console.pages.words import gpu_counts
 from console.versions import CURRENT, agent_is_old
+from machines.channel import RIVALS, starts_withheld
 from machines.models import Machine
 from runs.lemons import LEMON_FROM
 
@@ -70,6 +71,7 @@ def machine_context(scope: Scope, machine: Machine) -> dict[str, Any]:
         "workers": facts.workers_here(machine, scope),
         "events": events[: troubles.EVENTS_AT_ONCE],
         "older_events": events[troubles.EVENTS_AT_ONCE :],
+        "rivals": RIVALS if starts_withheld(machine) else "",
         "said": troubles.overrides_said(machine),
         "failures": failures,
         "score": score,

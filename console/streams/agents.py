@@ -160,7 +160,10 @@ async def _receive(machine_id: int, request: wire.SyncRequest, key: str) -> wire
         return None
     received = await in_thread(_store, machine_id, request)
     if received.quarantined or not received.fresh:
-        return wire.SyncAnswer(revision=received.revision, stored_digest=received.stored_digest)
+        warning = channel.RIVALS if received.rival else ""
+        return wire.SyncAnswer(
+            revision=received.revision, stored_digest=received.stored_digest, warning=warning
+        )
     settled = received.revision <= request.applied_revision and received.stored_digest == request.digest
     if settled:
         _known[machine_id] = news
@@ -183,11 +186,15 @@ def _store(machine_id: int, request: wire.SyncRequest) -> channel.Received:
 
 
 def _answer(machine_id: int, applied_revision: int) -> wire.SyncAnswer:
-    machine = Machine.objects.only("desired_revision", "observed_digest", "quarantined_at").get(id=machine_id)
-    if machine.desired_revision <= applied_revision or machine.quarantined_at:
-        return wire.SyncAnswer(revision=machine.desired_revision, stored_digest=machine.observed_digest)
-    revision, desired = desired_load(machine_id)
-    return wire.SyncAnswer(revision=revision, desired=desired, stored_digest=machine.observed_digest)
+    fields = ("desired_revision", "observed_digest", "quarantined_at", "two_agents_at")
+    machine = Machine.objects.only(*fields).get(id=machine_id)
+    warning = channel.RIVALS if channel.starts_withheld(machine) else ""
+    revision, desired = machine.desired_revision, None
+    if revision > applied_revision and not machine.quarantined_at:
+        revision, desired = desired_load(machine_id)
+    return wire.SyncAnswer(
+        revision=revision, desired=desired, stored_digest=machine.observed_digest, warning=warning
+    )
 
 
 async def _logs(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:

@@ -86,6 +86,22 @@ def test_desired_states_are_applied_once_and_never_backwards(script) -> None:
     assert [desired.assignments[0].id for desired in run.applied] == ["r3", "r5"]
 
 
+def test_what_the_console_warns_of_is_logged_once_each_time_it_begins(script, caplog) -> None:
+    warnings = ["", "Two agents.", "Two agents.", "", "Two agents."]
+
+    def answer(request: SyncRequest) -> SyncAnswer:
+        warning = warnings[min(len(run_requests), len(warnings) - 1)]
+        run_requests.append(request)
+        return SyncAnswer(revision=0, stored_digest=stored(request), warning=warning)
+
+    run_requests: list[SyncRequest] = []
+    run = script(answer)
+    eventually(lambda: len(run_requests) > len(warnings), "all answers")
+    run.close()
+    told = [record.getMessage() for record in caplog.records if "console says" in record.getMessage()]
+    assert told == ["the console says: Two agents."] * 2
+
+
 def test_sequence_numbers_rise_over_both_connections(script) -> None:
     run = script(lambda request: SyncAnswer(revision=0, stored_digest=stored(request)))
     for cores in range(9, 14):

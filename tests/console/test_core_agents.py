@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from console.api.machine_answers import machine_reason
 from console.streams.database import in_thread
-from machines.channel import two_agents_forget
+from machines.channel import RIVALS, two_agents_forget
 from machines.models import JoinToken, Machine, MachineCredential
 from machines.services import join_token_create
 from machines.silence import machine_mark_unreachable
@@ -289,9 +290,11 @@ def test_two_agents_on_one_credential_get_no_starts(house, machine, credential):
         ignored = await first.sync(observed=False, digest="x")
         second.applied = 0
         fought = await second.sync(observed=False, digest="x")
+        assert (alone.warning, ignored.warning, fought.warning) == ("", RIVALS, RIVALS)
         return [answer.desired for answer in (alone, ignored, fought)]
 
     alone, ignored, fought = in_console(work)
+    assert machine_reason(fresh(machine)) == RIVALS
     assert alone.assignments[0].phase == "start"
     assert ignored is None, "the one that was replaced is not heard"
     assert fought.assignments[0].phase == "prepare"
@@ -309,7 +312,8 @@ def test_two_agents_on_one_credential_get_no_starts(house, machine, credential):
         second.sequence = 10
         return await second.sync(observed=False, digest="x")
 
-    assert in_console(alone_again).desired.assignments[0].phase == "start"
+    answer = in_console(alone_again)
+    assert (answer.desired.assignments[0].phase, answer.warning) == ("start", "")
 
 
 def test_a_machine_that_was_unreachable_is_back_with_its_next_message(machine, credential):

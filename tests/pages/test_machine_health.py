@@ -125,6 +125,15 @@ def test_who_may_not_see_a_run_learns_what_happened_and_not_to_whom(busy, lemon)
     assert "eval-3" not in page
 
 
+def test_a_disk_that_was_cloned_is_told_while_two_agents_use_one_credential(busy, ana):
+    assert "Two agents" not in text(ana.get(GPU1))
+    Machine.objects.filter(name="gpu-01").update(two_agents_at=database_now())
+
+    assert "Two agents use the credential of this machine, so nothing is started on it." in text(
+        ana.get(GPU1)
+    )
+
+
 def test_little_failures_are_told_and_make_no_lemon(busy, ana):
     run = Run.objects.get(name="eval-3")
     failed = {"code": "member_failed", "worker": "eval-3-0", "exit": {"kind": "exited", "code": 1}}
