@@ -145,7 +145,8 @@ def machine_description(machine: Any) -> list[str]:
             ("Rack", rack),
             ("NVLink domain", word(status, "nvlink_domain")),
             ("Address", word(status, "address")),
-            ("Agent", word(status, "agent_version")),
+            ("Agent", word(status, "agent_version") + (" (old)" if get(status, "agent_old") is True else "")),
+            ("Lemon score", _lemon(status)),
             ("Last seen", show_time(get(status, "last_seen_at"))),
             ("Labels", labels_text(get(machine, "metadata", "labels"))),
         ]
@@ -154,6 +155,16 @@ def machine_description(machine: Any) -> list[str]:
     return lines + _devices(
         "PORTS", get(status, "rdma_ports"), ("device", "port", "link_layer", "state", "rate_gbps")
     )
+
+
+def _lemon(status: Any) -> str:
+    """Empty for a machine on which no run failed of late."""
+    score = get(status, "lemon_score")
+    if not isinstance(score, int | float) or not score:
+        return ""
+    failures = get(status, "failures")
+    count = len(failures) if isinstance(failures, list) else 0
+    return f"{score:g} ({count} run{'' if count == 1 else 's'} failed here)"
 
 
 def _devices(title: str, devices: Any, names: Sequence[str]) -> list[str]:

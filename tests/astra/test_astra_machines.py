@@ -38,6 +38,24 @@ def test_what_operators_do(astra, console):
     ]
 
 
+def test_a_machine_s_failures_and_an_old_agent_are_told(astra, console):
+    failure = {"run": "eval-3", "kind": "lost", "text": "never heard again", "times": 2, "counts": 1.0}
+    status = {
+        "agent_version": "0.0.9",
+        "agent_old": True,
+        "lemon_score": 1.75,
+        "failures": [failure, failure],
+    }
+    console.answers = [(200, {"metadata": {"name": "gpu-01"}, "status": status}, {})]
+    told = astra("astraeus", "machine", "gpu-01").stdout
+    assert "Agent         0.0.9 (old)\nLemon score   1.75 (2 runs failed here)\n" in told
+
+    console.answers = [
+        (200, {"metadata": {"name": "gpu-02"}, "status": {"lemon_score": 0.0, "failures": []}}, {})
+    ]
+    assert "Lemon" not in astra("astraeus", "machine", "gpu-02").stdout
+
+
 def test_machines_are_filtered_by_the_server(astra, console):
     astra(
         "astraeus",

@@ -13,7 +13,8 @@ NAMED = re.compile(rf"(?<![\w/.>-])(?:{ROOMS.replace(' ', '|')}|worker_image)/[\
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/architecture.md", "docs/settings.md", "docs/run-document.md"]
+    "document",
+    ["README.md", "docs/architecture.md", "docs/settings.md", "docs/run-document.md", "docs/machines.md"],
 )
 def test_every_path_leads_somewhere(document):
     named = {found.rstrip(".") for found in NAMED.findall((ROOT / document).read_text())}

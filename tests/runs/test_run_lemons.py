@@ -1,6 +1,7 @@
 """The lemon score: machines on which runs fail are used last, by everybody, until it fades or somebody mends them."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.django_db
 LOST = {"code": "member_failed", "worker": "a-0", "exit": {"kind": "lost", "message": "never heard again"}}
 
 
-def failed(**exit_) -> dict:
+def failed(**exit_) -> dict[str, Any]:
     return {
         "code": "member_failed",
         "worker": "a-0",
