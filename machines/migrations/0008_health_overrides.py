@@ -42,7 +42,7 @@ def reported(model: str) -> list[migrations.AddField]:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("machines", "0006_discovery")]
+    dependencies = [("machines", "0007_usage_changes")]
 
     operations = [
         *reported("machine"),

@@ -17,8 +17,8 @@ KINDS = [
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0006_independent"),
-        ("machines", "0007_health_overrides"),
+        ("runs", "0007_usage_changes"),
+        ("machines", "0008_health_overrides"),
         ("tenancy", "0001_initial"),
     ]
 
