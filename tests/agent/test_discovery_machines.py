@@ -10,6 +10,7 @@ from agent.discovery.nvml import Code, NvmlError
 from agent.discovery.nvml_process import Ended, Silent
 from agent.discovery.nvml_recorded import Recorder, Replay
 from tests.agent.recorded_machines import RECORDED, RecordedMachine, answer_of, nvml_calls
+from wire.gpu_models import short_model
 
 MIB = 1 << 20
 SM_A, SM_B = "0x248a0703002e6a6a", "0x248a0703002e7b7b"
@@ -17,6 +18,25 @@ SM_A, SM_B = "0x248a0703002e6a6a", "0x248a0703002e7b7b"
 
 def machine(name: str, state: Path, **more) -> RecordedMachine:
     return RecordedMachine(name, state, **more)
+
+
+# --- One H200, as a real machine answered
+
+
+def test_a_machine_with_one_h200(tmp_path: Path) -> None:
+    found = machine("h200", tmp_path).look(hears=answer_of("h200"))
+
+    assert [(gpu.index, gpu.product, gpu.memory_bytes, gpu.pci_bus) for gpu in found.gpus] == [
+        (0, "NVIDIA H200", 150_754_820_096, "0000:00:06.0")
+    ]
+    assert found.gpus[0].uuid == "GPU-0a53eb3c-2955-712c-f9fe-c87bd1e296fa"
+    assert (found.gpus[0].health, found.gpus[0].nvlink_domain, found.gpus[0].numa_node) == (
+        "healthy",
+        None,
+        None,
+    )
+    assert (found.ports, found.verdict.health, found.limits, found.events) == ((), "healthy", (), ())
+    assert short_model(found.gpus[0].product) == "H200"
 
 
 # --- Eight NDR ports
