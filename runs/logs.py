@@ -84,12 +84,9 @@ def _row(assignment: Assignment, chunk: LogChunkHeader, data: memoryview, at: da
     size = chunk.size - skip
     offset = assignment.log_size
     assignment.log_size += size
+    kept = bytes(data[skip:])
     return LogChunk(
-        assignment=assignment,
-        offset=offset,
-        size=size,
-        at=at,
-        data=bytes(data[skip:]),
+        assignment=assignment, offset=offset, size=size, at=at, lines=kept.count(b"\n"), data=kept
     )
 
 
@@ -121,7 +118,7 @@ def _from(assignment_id: uuid.UUID | str, start: int) -> QuerySet[LogChunk]:
     return chunks.filter(offset__gt=start - F("size")).order_by("offset")
 
 
-def _batches(chunks: QuerySet[LogChunk], size: int, beyond: str) -> Iterator[LogChunk]:
+def chunk_batches(chunks: QuerySet[LogChunk], size: int, beyond: str) -> Iterator[LogChunk]:
     """The chunks, a few at a time: a cursor outside of a transaction would first copy them all."""
     batch = list(chunks[:size])
     while batch:
@@ -137,7 +134,7 @@ def log_pieces(
     A gap is told in a line of its own; without `tell_gap` the log ends there, so that every byte keeps its offset.
     """
     position, sent = start, 0
-    for chunk in _batches(_from(assignment_id, start), 16, "offset__gt"):
+    for chunk in chunk_batches(_from(assignment_id, start), 16, "offset__gt"):
         if chunk.offset > position and not tell_gap:
             return
         if chunk.offset > position:
@@ -161,7 +158,7 @@ def log_tail_offset(assignment: Assignment, lines: int) -> int:
     found = 0
     chunks = LogChunk.objects.filter(assignment=assignment).order_by("-offset")
     first, following = 0, assignment.log_size
-    for chunk in _batches(chunks, 4, "offset__lt"):
+    for chunk in chunk_batches(chunks, 4, "offset__lt"):
         data = bytes(chunk.data)
         first = chunk.offset
         position = len(data)

@@ -347,7 +347,12 @@ def worker_set(
 def log_write(assignment: Assignment, data: bytes) -> None:
     """One more chunk at the end of a worker's log."""
     LogChunk.objects.create(
-        assignment=assignment, offset=assignment.log_size, size=len(data), at=timezone.now(), data=data
+        assignment=assignment,
+        offset=assignment.log_size,
+        size=len(data),
+        at=timezone.now(),
+        lines=data.count(b"\n"),
+        data=data,
     )
     assignment.log_size += len(data)
     assignment.save(update_fields=["log_size"])

@@ -7,22 +7,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from common.errors import BadRequest
-from console.pages.errors import page
-from console.pages.scope import workspace_scope
+from console.pages.errors import is_fragment, page
+from console.pages.scope import Scope, workspace_scope
+from placement.phrases import plural, shortened
 from runs.explaining.history import history_words
 from runs.explaining.moments import moment_read
 from runs.explanations import explanation_of
 from runs.models import Run
-from runs.presentation import run_get
+from runs.offers import Offer, offers_of
+from runs.presentation import run_get, run_url
 from runs.states import RunState
+from wire.spec import validate_document
 
 Data = Mapping[str, Any]
 
+CELLS = 32
 CAUSE_TITLES = {"order": "Order", "fit": "Fit", "policy": "Policy"}
 
 
@@ -34,8 +39,16 @@ class Line:
     text: str
 
 
+ROWS = 50
+"""Of one cause on a page; the others stand on pages of their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
+    """Machines that one rule keeps out, or that are ready."""
+
+    number: int
+    """Its place among the causes, from 1."""
     title: str
     ready: bool
     lines: list[Line]
@@ -44,6 +57,14 @@ class Cause:
     def count(self) -> int:
         return sum(len(line.machines) for line in self.lines)
 
+    @property
+    def first_lines(self) -> list[Line]:
+        return self.lines[:ROWS]
+
+    @property
+    def left_out(self) -> int:
+        return len(self.lines) - len(self.first_lines)
+
 
 @dataclass(frozen=True, slots=True)
 class Domain:
@@ -51,6 +72,12 @@ class Domain:
     found: int
     needed: int
     machines: str
+
+    @property
+    def cells(self) -> list[bool]:
+        """One for each machine that is needed, up to a number that can be seen at a glance: whether it is found."""
+        shown = min(self.needed, CELLS)
+        return [number < self.found for number in range(shown)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +90,20 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A change that would start the run, and what it gives."""
+class OfferRow:
+    """A change that would start the run, what it gives, and the button that does it."""
 
     text: str
     result: str
     patch: str
     """To be merged into the document, as JSON; empty where the document stays as it is."""
+    key: str
+    """Of the page where it is done; empty where this person may not, or where no button can."""
+    button: str
+    machines: tuple[str, ...]
+    """Machines to look at, where it has to be done by hand."""
+    plea: str
+    """What to send to somebody who may; empty where a button does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +116,7 @@ class Explanation:
     placed: bool
     """It tells why the run landed where it did."""
     sides: list[Side]
-    offers: list[Offer]
+    offers: list[OfferRow]
     tried: int
     """Changes that were tried, helpful or not."""
     when: str
@@ -91,6 +125,8 @@ class Explanation:
     causes: list[Cause]
     waited: str
     history: list[Data]
+    api: str
+    """Where programs read the same."""
 
     @property
     def unhelpful(self) -> int:
@@ -106,13 +142,14 @@ def run_explanation(
     scope = workspace_scope(request, organization, workspace)
     found = run_get(workspace=scope.here, name=run, cluster=cluster)
     at = _at(request.GET.get("at", ""))
-    context = {
-        "scope": scope,
-        "section": "runs",
-        "run": found,
-        "explanation": explained(explanation_of(found, at=at)),
-        "asked_at": at,
-    }
+    told = explained(explanation_of(found, at=at), found, scope)
+    context = {"scope": scope, "section": "runs", "run": found, "explanation": told, "asked_at": at}
+    if is_fragment(request):
+        return render(request, "runs/explanation.html#live", {**context, "oob": True})
+    cause = next((each for each in told.causes if str(each.number) == request.GET.get("cause")), None)
+    if cause is not None:
+        rows = Paginator(cause.lines, ROWS).get_page(request.GET.get("page"))
+        return render(request, "runs/cause.html", {**context, "cause": cause, "rows": rows})
     return render(request, "runs/explanation.html", context)
 
 
@@ -123,13 +160,13 @@ def _at(text: str) -> datetime | None:
     return at
 
 
-def explanation_shown(run: Run) -> Explanation | None:
-    """Why it waits; None once it is placed. `run` as `runs_for_display` loads it."""
-    return explained(explanation_of(run)) if run.state == RunState.PENDING else None
+def explanation_shown(run: Run, shown: Run, scope: Scope) -> Explanation | None:
+    """Why it waits; None once it is placed. `run` as `runs_for_display` loads it; `shown`: the run that people see."""
+    return explained(explanation_of(run), shown, scope) if run.state == RunState.PENDING else None
 
 
-def explained(told: Data) -> Explanation:
-    """The explanation as pages show it."""
+def explained(told: Data, run: Run, scope: Scope) -> Explanation:
+    """The explanation of `run` as pages show it to the person of `scope`."""
     return Explanation(
         key=_key(told),
         headline=told["headline"],
@@ -137,7 +174,7 @@ def explained(told: Data) -> Explanation:
         at=told["at"],
         placed=told["placement"] is not None,
         sides=[Side(CAUSE_TITLES[each["kind"]], each["met"], each["text"]) for each in told["causes"]],
-        offers=[_offer(each) for each in told["changes"]],
+        offers=[_offer(each, run, scope) for each in offers_of(told)],
         tried=told["changes_tried"],
         when=(told["when"] or {}).get("text", ""),
         domains=[_domain(each) for each in told["domains"] if each["kind"] != "cluster"],
@@ -145,6 +182,7 @@ def explained(told: Data) -> Explanation:
         causes=_causes(told["machines"]),
         waited=history_words(told["history"]),
         history=told["history"],
+        api=f"/api/v1/o/{scope.organization.slug}/w/{scope.here.slug}/runs/{run.name}/explanation",
     )
 
 
@@ -153,9 +191,40 @@ def _key(told: Data) -> str:
     return f"{zlib.crc32(json.dumps(shown, sort_keys=True, default=str).encode()):x}"
 
 
-def _offer(change: Data) -> Offer:
-    patch = json.dumps(change["patch"], indent=2, ensure_ascii=False) if change["patch"] else ""
-    return Offer(change["text"], change["result"], patch)
+def _offer(offer: Offer, run: Run, scope: Scope) -> OfferRow:
+    may = bool(offer.deeds) and offer.needs <= scope.grants
+    return OfferRow(
+        text=offer.text,
+        result=offer.result,
+        patch=patch_text(offer.patch),
+        key=offer.key if may else "",
+        button=offer_button(offer) if may else "",
+        machines=() if may else offer.machines,
+        plea="" if may else _plea(offer, run),
+    )
+
+
+def patch_text(patch: Data | None) -> str:
+    """A change of the document as people read it; empty without one."""
+    return json.dumps(patch, indent=2, ensure_ascii=False) if patch else ""
+
+
+def offer_button(offer: Offer) -> str:
+    """What its button says."""
+    if len(offer.deeds) > 1:
+        return "Do both…"
+    if offer.patch:
+        return "Edit and requeue…"
+    verb = "Stop" if offer.stops else "Uncordon"
+    return f"{verb} {shortened(offer.stops or offer.machines)}…"
+
+
+def _plea(offer: Offer, run: Run) -> str:
+    """`Please uncordon gpu-04 in main: ddp-resnet50 (16 GPUs) would start at once on gpu-01 and gpu-04. <address>`"""
+    groups = validate_document(run.document).groups()
+    gpus = plural(sum(group.template.requested_resources.gpu_count for group in groups), "GPU")
+    wish = f"Please {offer.text[0].lower()}{offer.text[1:]} in {run.cluster.slug}"
+    return f"{wish}: {run.name} ({gpus}) would start at once: {offer.result}. {run_url(run)}/explanation"
 
 
 def _domain(data: Data) -> Domain:
@@ -173,4 +242,7 @@ def _causes(rows: Iterable[Data]) -> list[Cause]:
         groups.setdefault(row["group"], []).append(Line(row["machines"], row["text"]))
         if not row["codes"]:
             ready.add(row["group"])
-    return [Cause(title, title in ready, lines) for title, lines in groups.items()]
+    return [
+        Cause(number, title, title in ready, lines)
+        for number, (title, lines) in enumerate(groups.items(), start=1)
+    ]

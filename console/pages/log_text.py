@@ -1,4 +1,4 @@
-"""A log's bytes as plain lines for pages without JavaScript. static/js/log.js does the same and adds colours."""
+"""A log's bytes as plain lines for pages without JavaScript. static/js/ansi.js draws them in colour."""
 
 import re
 from dataclasses import dataclass
@@ -7,10 +7,12 @@ _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
 )
 """ANSI sequences: CSI, OSC (titles, links), DCS and the like, two-character ones."""
-_ERROR = re.compile(
-    r"\b(traceback \(most recent|\w*error:|fatal|killed\b|cuda error|nccl warn|nccl error|segmentation fault)",
-    re.IGNORECASE,
+_ERROR_WORDS = (
+    r"\b(traceback \(most recent|\w*error:|fatal|killed\b|cuda error|nccl warn|nccl error|segmentation fault)"
 )
+_ERROR = re.compile(_ERROR_WORDS, re.IGNORECASE)
+ERROR_BYTES = re.compile(_ERROR_WORDS.encode(), re.IGNORECASE)
+"""Finds the lines that report an error, in a log as it was written."""
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _TAB = 0x09
 _MARKS: dict[int, int | str] = {
@@ -44,6 +46,27 @@ def marked(text: str) -> str:
 
 
 def _line(raw: str) -> Line:
-    folded = raw.rstrip("\r").rpartition("\r")[2]
-    plain = marked(_ESCAPES.sub("", folded))
+    plain = marked(_ESCAPES.sub("", _last_state(raw)))
     return Line(plain[:LONGEST_LINE], bool(_ERROR.search(plain)))
+
+
+def _last_state(raw: str) -> str:
+    """What is left of a line whose text was overwritten after carriage returns."""
+    return raw.rstrip("\r").rpartition("\r")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Coloured:
+    """A line with its sequences, for static/js/ansi.js to draw."""
+
+    text: str
+    error: bool
+    folded: int
+    """States of the line before its last one: updates of a progress bar."""
+
+
+def coloured(data: bytes) -> Coloured:
+    raw = data.decode("utf-8", errors="replace")
+    text = _last_state(raw)
+    error = bool(_ERROR.search(_ESCAPES.sub("", text)))
+    return Coloured(text[:LONGEST_LINE], error, raw.rstrip("\r").count("\r"))

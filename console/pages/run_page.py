@@ -11,14 +11,13 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from console.pages.errors import is_fragment, page
 from console.pages.explanation import explanation_shown
-from console.pages.log_text import Line, log_lines
+from console.pages.run_log import log_view
 from console.pages.scope import Scope, workspace_scope
 from console.pages.selectors import RunView, run_view
 from console.pages.words import request_words
 from placement.phrases import plural
 from runs import services
-from runs.logs import log_pieces, log_tail_offset
-from runs.models import Assignment, Run
+from runs.models import Run
 from runs.removal import run_delete_now
 from runs.states import RUN_ENDED, RunState
 from tenancy.roles import Permission
@@ -39,16 +38,14 @@ def run_page(request: HttpRequest, organization: str, workspace: str, cluster: s
         "section": "runs",
         "view": view,
         "run": view.run,
-        "explanation": explanation_shown(view.run),
+        "explanation": explanation_shown(view.run, view.run, scope),
     }
     if is_fragment(request):
         return render(request, "runs/run.html#live", {**context, "oob": True})
-    first = view.first.assignment if view.first else None
     context |= {
         "request_words": request_words(validate_document(view.run.document)),
         "specification": specification(view.run),
-        "log": log_tail(first, LOG_LINES) if first else [],
-        "log_address": log_address(scope, view.first.worker.name) if view.first else "",
+        "log": log_view(scope, view.run, worker=view.failed, plain=LOG_LINES),
     }
     return render(request, "runs/run.html", context)
 
@@ -57,18 +54,6 @@ def specification(run: Run) -> str:
     """The document as JSON: what is invisible, or turns the text around it, stands there as an escape."""
     text = json.dumps(run.document, indent=2, ensure_ascii=False)
     return _NOT_ASCII.sub(lambda each: each[0] if each[0].isprintable() else json.dumps(each[0])[1:-1], text)
-
-
-def log_tail(assignment: Assignment, lines: int) -> list[Line]:
-    """The last lines, for pages without JavaScript."""
-    start = log_tail_offset(assignment, lines)
-    data = b"".join(piece.data for piece in log_pieces(assignment.id, start, limit=256 * 1024))
-    return log_lines(data)[-lines:]
-
-
-def log_address(scope: Scope, worker: str) -> str:
-    """Of the log as a stream (console/streams/logs.py)."""
-    return f"/api/v1/o/{scope.organization.slug}/w/{scope.here.slug}/workers/{worker}/logs"
 
 
 def run_address(run: Run) -> str:

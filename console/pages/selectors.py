@@ -91,13 +91,11 @@ class RunView:
         return self.run.wanted != Wanted.DELETE
 
     @property
-    def first(self) -> WorkerRow | None:
-        """The worker whose log the page shows: the one that failed first, else rank 0."""
+    def failed(self) -> str:
+        """Name of the worker that failed first, in a run that failed; else empty."""
         reason = self.run.reason
         told = reason.get("worker") or reason.get("cause", {}).get("worker")
-        failed = told if self.run.state == RunState.FAILED else None
-        named = (row for row in self.workers if row.worker.name == failed)
-        return next(named, self.workers[0] if self.workers else None)
+        return str(told) if told and self.run.state == RunState.FAILED else ""
 
 
 EVENTS_SHOWN = 200

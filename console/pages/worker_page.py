@@ -10,17 +10,16 @@ from django.views.decorators.http import require_safe
 from common.errors import NotFound
 from console.pages.errors import is_fragment, page
 from console.pages.explanation import explanation_shown
-from console.pages.run_page import log_address, log_tail, run_address
+from console.pages.run_log import log_view
+from console.pages.run_page import run_address
 from console.pages.scope import Scope, workspace_scope
 from console.pages.selectors import EVENTS_SHOWN, events_rows, gpu_indices
 from console.pages.words import gpus_words
 from placement import words
 from runs.models import Assignment, Run, Worker
 from runs.presentation import runs_for_display, worker_reason, workers_ranked
-from runs.states import WORKER_ENDED, RunState
+from runs.states import RunState, WorkerState
 from wire.spec import RunDocument, validate_document
-
-LOG_LINES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +48,9 @@ def worker_page(request: HttpRequest, organization: str, workspace: str, worker:
         "reason": worker_reason(found),
         "attempts": attempts,
         "shown": shown,
-        # An attempt that the address names stays; otherwise the log goes on with the next attempt.
-        "attempt": shown.attempt.number if shown and "attempt" in request.GET else None,
-        "ended": shown is not None and shown.state in WORKER_ENDED,
         "waits": own.state == RunState.PENDING,
         "together": not run.independent,
-        "explanation": explanation_shown(own),
+        "explanation": explanation_shown(own, run, scope),
         "neighbours": _neighbours(run, found),
         "gpus": gpus_words(gpu_indices([shown])[str(shown.id)]) if shown else "",
         "network": words.verdict_words(shown.attempt.network) if shown else "",
@@ -62,10 +58,12 @@ def worker_page(request: HttpRequest, organization: str, workspace: str, worker:
     }
     if is_fragment(request):
         return render(request, "workers/worker.html#live", {**context, "oob": True})
+    # An attempt that the address names stays; otherwise the log goes on with the next attempt.
+    asked = shown.attempt.number if shown and "attempt" in request.GET else None
     context |= {
         "variables": variables_of(shown, validate_document(run.document)) if shown else [],
-        "log_address": log_address(scope, found.name),
-        "log": log_tail(shown, LOG_LINES) if shown else [],
+        "failed": found.state == WorkerState.FAILED,
+        "log": log_view(scope, run, worker=found.name, attempt=asked),
     }
     return render(request, "workers/worker.html", context)
 

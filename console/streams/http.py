@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -131,3 +131,17 @@ async def wait(event: asyncio.Event, seconds: float) -> bool:
         return False
     event.clear()
     return True
+
+
+async def wait_any(events: Sequence[asyncio.Event], seconds: float) -> list[bool]:
+    """Waits for one of `events` at least; tells of each whether it came, and makes those ready for the next wait."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+    came = [event.is_set() for event in events]
+    for event in events:
+        event.clear()
+    return came

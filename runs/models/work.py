@@ -177,6 +177,8 @@ class LogChunk(models.Model):
     offset = models.BigIntegerField()
     size = models.PositiveIntegerField()
     at = models.DateTimeField()
+    lines = models.PositiveIntegerField(default=0)
+    """Line ends in `data`."""
     data = models.BinaryField()
 
     class Meta:

@@ -6,10 +6,8 @@ window.astraeus = window.astraeus || {};
 (() => {
   const SEQUENCE =
     /\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])/g;
-  const ERROR = /\b(traceback \(most recent|\w*error:|fatal|killed\b|cuda error|nccl warn|nccl error|segmentation fault)/i;
   /* Characters that reorder the text around them, or that no screen shows. */
   const HIDDEN = /[\u0000-\u0008\u000a-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-  const LONGEST = 4000;
   const plainStyle = () => ({ bold: false, dim: false, italic: false, under: false, fore: null, back: null });
 
   function mark(character) {
@@ -82,12 +80,9 @@ window.astraeus = window.astraeus || {};
     return span;
   }
 
-  /* An element for one line. What a carriage return overwrote is folded to its last state. */
-  function lineElement(raw) {
-    const kept = raw.replace(/\r+$/, "");
-    const text = kept.slice(kept.lastIndexOf("\r") + 1).slice(0, LONGEST);
-    const line = document.createElement("div");
-    line.className = "line";
+  /* The nodes of one line's text, which the server has folded and cut (console/pages/log_text.py). */
+  function lineNodes(text) {
+    const line = document.createDocumentFragment();
     const style = plainStyle();
     let from = 0;
     for (const match of text.matchAll(SEQUENCE)) {
@@ -96,9 +91,8 @@ window.astraeus = window.astraeus || {};
       from = match.index + match[0].length;
     }
     if (from < text.length) line.append(piece(text.slice(from), style));
-    if (ERROR.test(line.textContent)) line.classList.add("bad");
     return line;
   }
 
-  window.astraeus.lineElement = lineElement;
+  window.astraeus.lineNodes = lineNodes;
 })();

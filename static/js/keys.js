@@ -31,9 +31,40 @@
     visible?.select();
   }
 
+  /* Parts of this page that have a key of their own say so themselves; the sheet lists them. */
+  const own = () => [...document.querySelectorAll("[aria-keyshortcuts][data-help]")];
+
+  function helpShow() {
+    if (!help) return;
+    const list = help.querySelector(".keys");
+    for (const row of list.querySelectorAll("[data-own]")) row.remove();
+    for (const part of own()) {
+      const key = document.createElement("dt");
+      key.append(Object.assign(document.createElement("kbd"), { textContent: part.getAttribute("aria-keyshortcuts") }));
+      const words = Object.assign(document.createElement("dd"), { textContent: part.dataset.help });
+      for (const cell of [key, words]) cell.dataset.own = "1";
+      list.append(key, words);
+    }
+    help.showModal();
+  }
+
+  function press(part) {
+    part.focus();
+    part.scrollIntoView({ block: "nearest" });
+    if (part.matches("a, button")) part.click();
+    else if (part.matches("summary") && !part.parentElement.open) part.parentElement.open = true;
+  }
+
+  function ownAction(key) {
+    const part = own().find((each) => each.getAttribute("aria-keyshortcuts") === key);
+    return part && (() => press(part));
+  }
+
+  window.astraeus.helpShow = helpShow;
+
   const KEYS = {
     "/": search,
-    "?": () => help?.showModal(),
+    "?": helpShow,
     n: () => follow("go-new"),
     j: () => step(1),
     k: () => step(-1),
@@ -63,7 +94,7 @@
     if (!on() || document.querySelector("dialog[open]")) return;
     if (event.target.closest("input, textarea, select, [contenteditable]")) return;
     const prefixed = Date.now() - prefixedAt < PREFIX_MS;
-    const action = (prefixed && AFTER_G[event.key]) || KEYS[event.key];
+    const action = (prefixed && AFTER_G[event.key]) || KEYS[event.key] || ownAction(event.key);
     if (!action) return;
     if (event.key !== "g") prefixedAt = 0;
     event.preventDefault();

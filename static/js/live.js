@@ -18,6 +18,7 @@
 
   const clock = (at) => at.toLocaleTimeString("en-GB");
   const changed = () => htmx.trigger(body, poll || `${streamEvent}-changed`);
+  const printed = () => htmx.trigger(body, "log-changed");
 
   function show() {
     if (!button) return;
@@ -56,6 +57,7 @@
     told = null;
     document.getElementById("live-lost")?.remove();
     if (missed) changed();
+    printed(); /* the log may have grown before this stream began to listen */
   }
 
   function open() {
@@ -65,6 +67,7 @@
     source.addEventListener("open", found);
     source.addEventListener("error", lost);
     source.addEventListener(streamEvent, changed);
+    source.addEventListener("log", printed);
   }
 
   function close() {

@@ -128,8 +128,23 @@ window.astraeus = window.astraeus || {};
     const { target, fragment } = event.detail;
     const key = fragment.firstElementChild?.dataset.key;
     const same = key !== undefined && key === target.dataset.key;
-    if (same || target.contains(document.activeElement)) event.detail.shouldSwap = false;
+    const held = target.contains(document.activeElement);
+    if (held && key !== undefined && !same) changedTell(target);
+    if (same || held) event.detail.shouldSwap = false;
   });
+  /* What is read under the focus is not exchanged under the hand: the person asks for it. */
+  function changedTell(target) {
+    if (document.getElementById("changed")) return;
+    const note = Object.assign(document.createElement("p"), { id: "changed", className: "notice wait" });
+    const show = Object.assign(document.createElement("button"), { type: "button", className: "button small" });
+    show.textContent = "Show";
+    show.addEventListener("click", () => {
+      note.remove();
+      htmx.trigger(document.body, `${document.body.dataset.streamEvent}-changed`);
+    });
+    note.append("The cluster has changed. ", show);
+    target.before(note);
+  }
   /* The page's title, icon and what is announced follow the state that the page is about. */
   document.addEventListener("htmx:oobAfterSwap", () => {
     const leaf = document.querySelector(".answer[data-say]");
@@ -144,7 +159,10 @@ window.astraeus = window.astraeus || {};
 
   for (const button of document.querySelectorAll("[data-open]")) {
     button.hidden = false;
-    button.addEventListener("click", () => document.getElementById(button.dataset.open).showModal());
+    button.addEventListener("click", () => {
+      if (button.dataset.open === "help") window.astraeus.helpShow();
+      else document.getElementById(button.dataset.open).showModal();
+    });
   }
   /* Menus close when something else is pressed. */
   document.addEventListener("click", (event) => {

@@ -94,9 +94,6 @@ def browse(chromium, live_server):
         page.on("console", lambda message: note(page, message))
         # The streams are an ASGI matter; tests/console tests them.
         page.route("**/live/**", lambda route: route.fulfill(status=204))
-        page.route(
-            "**/logs?*", lambda route: route.fulfill(status=200, body="", headers={"X-Log-Offset": "0"})
-        )
         return page
 
     yield start

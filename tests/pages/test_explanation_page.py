@@ -40,13 +40,13 @@ def waits(house):
 
 SECTIONS = (
     "No set of machines can hold it now.",
-    "<h3>What would start it</h3>",
+    ">What would start it now</h3>",
     "Uncordon gpu-04",
     "<h3>When</h3>",
     "No time can be given: llm-7 has no time limit. 2 machines are reserved for this run.",
     "<h3>Domains</h3>",
     "1 of 2 found",
-    "<h3>Machines</h3>",
+    ">Machines</h3>",
     "Cordoned by ops 2 d ago: “<b>cable</b>”; 8 of 8 GPUs free",
     "0 of 8 GPUs free, 8 needed; 8 held by llm-7",
     "<h3>What it waited for</h3>",
@@ -104,7 +104,7 @@ def test_a_placed_run_links_to_why_it_is_there(house, bea):
     assert "<title>Why ddp-resnet50 landed where it did · Astraeus</title>" in page
     assert "Placed on gpu-01 and gpu-02, one rack on one InfiniBand fabric." in page
     assert page.index("Chosen") < page.index("Rank 0 with 8 GPUs") < page.index("Usable, not chosen")
-    assert "<h3>What would start it</h3>" not in page
+    assert ">What would start it now</h3>" not in page
 
 
 def test_a_time_that_is_past_has_an_address(waits, bea):
@@ -116,7 +116,7 @@ def test_a_time_that_is_past_has_an_address(waits, bea):
     page = text(bea.get(f"{DDP}/explanation?at={quote(at)}"))
     assert HEADLINE in page
     assert "Why it was waiting" in page
-    assert "<h3>What would start it</h3>" not in page
+    assert ">What would start it now</h3>" not in page
 
 
 def test_what_is_no_time_and_what_is_not_kept_are_told(waits, bea):

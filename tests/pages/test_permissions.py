@@ -30,6 +30,11 @@ TABLE = {
     "run_new": (f"{W}/jobs/new", WRITE),
     "run": (RUN, READ),
     "run_explanation": (f"{RUN}/explanation", READ),
+    "run_log": (f"{RUN}/log", READ),
+    "run_log_lines": (f"{RUN}/log/lines", READ),
+    "run_log_search": (f"{RUN}/log/search", READ),
+    # What taking an offer needs depends on the offer: tests/pages/test_run_offer.py.
+    "run_offer": (f"{RUN}/offers/00000000", READ),
     "run_stop": (f"{RUN}/stop", WRITE),
     "run_restart": (f"{RUN}/restart", WRITE),
     "run_delete": (f"{RUN}/delete", WRITE),
