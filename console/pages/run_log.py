@@ -33,6 +33,7 @@ class LogView:
     """What the viewer (parts/log.html, static/js/log.js) is given."""
 
     label: str
+    """Whose log it is."""
     lines_address: str
     search_address: str
     assignments: list[Assignment]
@@ -127,7 +128,7 @@ def log_view(
     parts = [scope.organization.slug, scope.here.slug, run.cluster.slug, run.name]
     asked = "&".join(f"{name}={value}" for name, value in (("worker", worker), ("attempt", attempt)) if value)
     return LogView(
-        label=f"Log of {worker or run.name}",
+        label=worker or run.name,
         lines_address=f"{reverse('run_log_lines', args=parts)}?{asked}",
         search_address=f"{reverse('run_log_search', args=parts)}?{asked}",
         assignments=sources,

@@ -17,6 +17,8 @@ PAGES = [
     f"{W}/jobs/main/ddp-resnet50",
     f"{W}/jobs/main/ddp-resnet50/explanation",
     f"{W}/jobs/main/llm-7",
+    f"{W}/jobs/main/llm-7/log",
+    f"{W}/jobs/main/llm-7/log?worker=llm-7-0",
     f"{W}/jobs/main/llm-7/stop",
     f"{W}/jobs/main/llm-7/delete",
     f"{W}/jobs/main/eval-3",
