@@ -14,7 +14,7 @@ from console.numbers import LARGEST, number_read
 from console.pages.errors import is_fragment, page
 from console.pages.scope import workspace_scope
 from placement import words
-from runs.models import Run, RunAttempt
+from runs.models import Run, RunAttempt, RunQuerySet
 from runs.presentation import reason_with, run_reason
 from runs.states import RunState, Wanted
 from tenancy.models import Workspace
@@ -77,10 +77,15 @@ def run_list(request: HttpRequest, organization: str, workspace: str) -> HttpRes
         "filters": filters,
         "states": list(RunState),
         "owners": owners(everything),
-        "queued": everything.filter(state=RunState.PENDING, wanted=Wanted.RUN).count(),
+        "queued": runs_queued(scope.here).count(),
         "page": runs_page(runs, request.GET),
     }
     return render(request, "runs/list.html", context)
+
+
+def runs_queued(workspace: Workspace) -> RunQuerySet:
+    """Those that wait, as people see them: an independent run once, whatever its workers do."""
+    return Run.objects.of(workspace).filter(state=RunState.PENDING, wanted=Wanted.RUN)
 
 
 def owners(runs: QuerySet[Run]) -> list[str]:
@@ -101,7 +106,7 @@ def _live(request: HttpRequest, workspace: Workspace, runs: QuerySet[Run]) -> di
         address.pop(name, None)
     return {
         "address": f"{request.path}?{address.urlencode()}" if address else request.path,
-        "rows": [_row(run) for run in _for_rows(Run.objects.of(workspace).filter(id__in=ids))],
+        "rows": [run_row(run) for run in runs_for_rows(Run.objects.of(workspace).filter(id__in=ids))],
         "fresh": fresh,
         "oob": True,
     }
@@ -134,22 +139,22 @@ def runs_page(runs: QuerySet[Run], params: QueryDict) -> RunPage:
     """Newest first. `before` and `after` are ids: pages stay where they are while runs come and go."""
     before, after = number_read(params.get("before", "")), number_read(params.get("after", ""))
     if after is not None:
-        found = list(_for_rows(runs.filter(id__gt=after)).order_by("id")[: PAGE_SIZE + 1])
+        found = list(runs_for_rows(runs.filter(id__gt=after)).order_by("id")[: PAGE_SIZE + 1])
         more_newer, more_older = len(found) > PAGE_SIZE, True
         found = found[:PAGE_SIZE][::-1]
     else:
         older_than = LARGEST if before is None else before
-        found = list(_for_rows(runs.filter(id__lt=older_than)).order_by("-id")[: PAGE_SIZE + 1])
+        found = list(runs_for_rows(runs.filter(id__lt=older_than)).order_by("-id")[: PAGE_SIZE + 1])
         more_newer, more_older = before is not None, len(found) > PAGE_SIZE
         found = found[:PAGE_SIZE]
     return RunPage(
-        rows=[_row(run) for run in found],
+        rows=[run_row(run) for run in found],
         newer=found[0].id if found and more_newer else None,
         older=found[-1].id if found and more_older else None,
     )
 
 
-def _for_rows(runs: QuerySet[Run]) -> QuerySet[Run]:
+def runs_for_rows(runs: QuerySet[Run]) -> QuerySet[Run]:
     """What a row needs. Documents may hold megabytes of files: only their numbers are read."""
     networks = [
         Subquery(
@@ -172,7 +177,7 @@ def _for_rows(runs: QuerySet[Run]) -> QuerySet[Run]:
     )
 
 
-def _row(run: Any) -> RunRow:
+def run_row(run: Any) -> RunRow:
     placed = run.network if run.state != RunState.PENDING else None
     return RunRow(
         run=run,

@@ -74,7 +74,7 @@ def test_the_queue_is_counted(three, bea):
     ("query", "words"),
     [
         ("", "No runs yet."),
-        ("?state=Pending", "Nothing waits."),
+        ("?state=Pending", "No run matches these filters."),
         ("?text=x", "No run matches these filters."),
     ],
 )
