@@ -1,8 +1,9 @@
 """Machines by what one sees of them."""
 
+from django.db import connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from machines.models import Gpu, Machine, MachineLabel, RdmaPort
+from machines.models import Cluster, Gpu, Machine, MachineLabel, RdmaPort
 from machines.states import FABRIC_LABEL, LinkLayer, MachineState
 
 _LOST = Q(unreachable_at__isnull=False) | Q(last_seen_at=None)
@@ -43,3 +44,26 @@ def machines_on_fabric(machines: QuerySet[Machine], name: str) -> QuerySet[Machi
 def machines_with_model(machines: QuerySet[Machine], model: str) -> QuerySet[Machine]:
     """Those with at least one GPU of this model."""
     return machines.filter(Exists(Gpu.objects.filter(machine=OuterRef("pk"), present=True, model=model)))
+
+
+# From one model to the next by the index: a DISTINCT would read every GPU of every cluster.
+_MODELS = """
+WITH RECURSIVE known(model) AS (
+    (SELECT model FROM machines_gpu ORDER BY model LIMIT 1)
+    UNION ALL
+    SELECT (SELECT g.model FROM machines_gpu g WHERE g.model > known.model ORDER BY g.model LIMIT 1)
+    FROM known WHERE known.model IS NOT NULL
+)
+SELECT model FROM known WHERE EXISTS (
+    SELECT FROM machines_gpu g JOIN machines_machine m ON m.id = g.machine_id
+    WHERE g.model = known.model AND g.present AND m.cluster_id = %s AND m.removed_at IS NULL
+)
+ORDER BY model
+"""
+
+
+def models_there(cluster: Cluster) -> list[str]:
+    """The GPU models that the cluster's machines have, each once, sorted."""
+    with connection.cursor() as cursor:
+        cursor.execute(_MODELS, [cluster.id])
+        return [model for (model,) in cursor.fetchall()]

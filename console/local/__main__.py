@@ -35,6 +35,10 @@ def _run(command: str, arguments: Sequence[str]) -> int:
         from console.local.run_with_services import bench
 
         return bench(arguments)
+    if command == "screenshots":
+        from console.local.screenshots import screenshots
+
+        return screenshots(arguments)
     if command == "lint":
         from console.local.lint import lint
 

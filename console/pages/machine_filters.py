@@ -8,13 +8,14 @@ from django.db.models.functions import Coalesce
 from django.http import QueryDict
 
 from console.numbers import number_read
-from machines.models import Cluster, Fabric, Gpu, Machine, MachineLabel, Pool
+from machines.models import Cluster, Fabric, Gpu, Machine, MachineLabel, Pool, RdmaPort
 from machines.selectors import (
     STATES,
     machines_labelled,
     machines_on_fabric,
     machines_unlabelled,
     machines_with_model,
+    models_there,
 )
 from machines.states import FABRIC_LABEL, RACK_LABEL, Health, MachineState
 from runs.models import Allocation
@@ -120,12 +121,12 @@ def choices_of(cluster: Cluster) -> Choices:
     ).exclude(value="")
     for key, value in there.values_list("key", "value").order_by().distinct():
         labels[key].add(value)
-    gpus = Gpu.objects.filter(machine__cluster=cluster, machine__removed_at=None, present=True)
-    fabrics = set(Fabric.objects.filter(cluster=cluster, ports__isnull=False).values_list("name", flat=True))
+    used = Exists(RdmaPort.objects.filter(fabric=OuterRef("pk")))
+    fabrics = set(Fabric.objects.filter(used, cluster=cluster).values_list("name", flat=True))
     return Choices(
         states=[(state.value, state.label) for state in MachineState],
         pools=list(Pool.objects.filter(cluster=cluster).order_by("slug").values_list("slug", flat=True)),
         fabrics=sorted(fabrics | labels[FABRIC_LABEL]),
         racks=sorted(labels[RACK_LABEL]),
-        models=sorted(gpus.values_list("model", flat=True).order_by().distinct()),
+        models=models_there(cluster),
     )

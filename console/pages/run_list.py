@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.http.request import QueryDict
@@ -17,7 +17,7 @@ from placement import words
 from runs.models import Run, RunAttempt, RunQuerySet
 from runs.presentation import reason_with, run_reason
 from runs.states import RunState, Wanted
-from tenancy.models import Workspace
+from tenancy.models import User, Workspace
 
 PAGE_SIZE = 50
 
@@ -70,13 +70,12 @@ def run_list(request: HttpRequest, organization: str, workspace: str) -> HttpRes
     if is_fragment(request):
         context = _live(request, scope.here, runs)
         return render(request, "runs/list.html#live", {**context, "scope": scope})
-    everything = Run.objects.of(scope.here)
     context = {
         "scope": scope,
         "section": "runs",
         "filters": filters,
         "states": list(RunState),
-        "owners": owners(everything),
+        "owners": owners(scope.here),
         "queued": runs_queued(scope.here).count(),
         "page": runs_page(runs, request.GET),
     }
@@ -88,11 +87,12 @@ def runs_queued(workspace: Workspace) -> RunQuerySet:
     return Run.objects.of(workspace).filter(state=RunState.PENDING, wanted=Wanted.RUN)
 
 
-def owners(runs: QuerySet[Run]) -> list[str]:
-    """User names, each once."""
-    # Without the order of runs, which would be part of what is distinct.
-    names = runs.order_by().values_list("created_by__username", flat=True).distinct()
-    return sorted(filter(None, names))
+def owners(workspace: Workspace) -> list[str]:
+    """User names of those who have runs there."""
+    # Asked of each person, by the index: DISTINCT would read every run there ever was.
+    theirs = Run.objects.of(workspace).filter(created_by=OuterRef("pk"))
+    people = User.objects.filter(Exists(theirs.order_by()))
+    return list(people.order_by("username").values_list("username", flat=True))
 
 
 def _live(request: HttpRequest, workspace: Workspace, runs: QuerySet[Run]) -> dict[str, Any]:
@@ -135,16 +135,22 @@ def runs_filtered(runs: QuerySet[Run], filters: Filters) -> QuerySet[Run]:
     return runs
 
 
+def _whole(runs: QuerySet[Run]) -> QuerySet[Any]:
+    """Rows for ids that are found first: that search reads an index, a hundredth of what the rows are."""
+    found = list(runs.values_list("id", flat=True))
+    return runs_for_rows(Run.objects.filter(id__in=found))
+
+
 def runs_page(runs: QuerySet[Run], params: QueryDict) -> RunPage:
     """Newest first. `before` and `after` are ids: pages stay where they are while runs come and go."""
     before, after = number_read(params.get("before", "")), number_read(params.get("after", ""))
     if after is not None:
-        found = list(runs_for_rows(runs.filter(id__gt=after)).order_by("id")[: PAGE_SIZE + 1])
+        found = list(_whole(runs.filter(id__gt=after).order_by("id")[: PAGE_SIZE + 1]).order_by("id"))
         more_newer, more_older = len(found) > PAGE_SIZE, True
         found = found[:PAGE_SIZE][::-1]
     else:
         older_than = LARGEST if before is None else before
-        found = list(runs_for_rows(runs.filter(id__lt=older_than)).order_by("-id")[: PAGE_SIZE + 1])
+        found = list(_whole(runs.filter(id__lt=older_than).order_by("-id")[: PAGE_SIZE + 1]))
         more_newer, more_older = before is not None, len(found) > PAGE_SIZE
         found = found[:PAGE_SIZE]
     return RunPage(

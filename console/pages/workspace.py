@@ -17,7 +17,7 @@ from console.pages.forms import SECRET, Field, Form
 from console.pages.scope import Scope, workspace_scope
 from machines.drives import drive_access_of
 from machines.models import WorkspacePool
-from runs.models import Allocation
+from runs.models import Allocation, Assignment
 from tenancy.models import ApiToken, Membership, Workspace
 from tenancy.registries import credentials_of
 from tenancy.roles import Permission, WorkspaceRole
@@ -144,8 +144,10 @@ def _people(scope: Scope) -> dict[str, Any]:
 
 def pools_used(workspace: Workspace) -> list[dict[str, Any]]:
     """The workspace's pools with its limits and the GPUs that its runs hold there, by cluster and name."""
+    # From the few runs that hold something: from the allocations' side every assignment there ever was is read.
+    assignments = Assignment.objects.held().filter(attempt__run__workspace=workspace)
     held = Allocation.objects.filter(
-        released_at=None, gpu__isnull=False, assignment__attempt__run__workspace=workspace
+        released_at=None, gpu__isnull=False, assignment__in=assignments.order_by().values("id")
     )
     used = dict(held.order_by().values_list("machine__pool").annotate(Count("id")))
     access = WorkspacePool.objects.filter(workspace=workspace).select_related("pool__cluster")

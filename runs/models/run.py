@@ -1,5 +1,6 @@
 """Runs, their names and their history."""
 
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import F, Q
 
@@ -105,7 +106,19 @@ class Run(models.Model):
                 name="run_queue",
                 condition=Q(state=RunState.PENDING),
             ),
-            models.Index("workspace", F("id").desc(), name="run_by_workspace"),
+            # The list of runs: newest first, of one state or owner; a search for a name reads this index alone.
+            models.Index(
+                "workspace",
+                F("id").desc(),
+                name="run_by_workspace",
+                include=("name",),
+                condition=Q(parent=None),
+            ),
+            models.Index("workspace", "state", F("id").desc(), name="run_by_state", condition=Q(parent=None)),
+            models.Index(
+                "workspace", "created_by", F("id").desc(), name="run_by_owner", condition=Q(parent=None)
+            ),
+            GinIndex("labels", name="run_by_label"),
             models.Index("state", name="run_live", condition=~Q(state__in=sorted(RUN_ENDED))),
         )
 

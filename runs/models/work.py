@@ -66,6 +66,7 @@ class Worker(models.Model):
             models.UniqueConstraint("run", "rank", name="worker_rank_unique", condition=Q(active=True)),
             models.CheckConstraint(condition=Q(state__in=WorkerState.values), name="worker_state_known"),
         )
+        indexes = (models.Index("name", name="worker_by_name"),)
 
     def __str__(self) -> str:
         return self.name
