@@ -1,9 +1,21 @@
 """`python -m console.local COMMAND`: what `./dev` hands over to once Python and the packages are there."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 
 from console.local.errors import LocalError
+
+MODULES = {
+    "demo": "console.local.demo",
+    "up": "console.local.up",
+    "test": "console.local.run_with_services",
+    "bench": "console.local.run_with_services",
+    "screenshots": "console.local.screenshots",
+    "lint": "console.local.lint",
+    "docs": "console.local.docs",
+}
+"""Of each command the module; its function there has the command's name."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -18,36 +30,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(command: str, arguments: Sequence[str]) -> int:
+    if command not in MODULES:
+        raise LocalError(f"There is no command {command!r}; ./dev help lists them.")
     # Each command is imported on its own: what one of them needs must not keep the others from starting.
-    if command == "demo":
-        from console.local.demo import demo
-
-        return demo(arguments)
-    if command == "up":
-        from console.local.up import up
-
-        return up(arguments)
-    if command == "test":
-        from console.local.run_with_services import test
-
-        return test(arguments)
-    if command == "bench":
-        from console.local.run_with_services import bench
-
-        return bench(arguments)
-    if command == "screenshots":
-        from console.local.screenshots import screenshots
-
-        return screenshots(arguments)
-    if command == "lint":
-        from console.local.lint import lint
-
-        return lint()
-    if command == "docs":
-        from console.local.docs import docs
-
-        return docs()
-    raise LocalError(f"There is no command {command!r}; ./dev help lists them.")
+    run: Callable[[Sequence[str]], int] = getattr(import_module(MODULES[command]), command)
+    return run(arguments)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ class Check:
     argv: tuple[str, ...]
 
 
-def lint() -> int:
+def lint(_: Sequence[str]) -> int:
     return run_kept(_lint)
 
 

@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from console.local.client import Access
 from console.local.instance import ROOT, exclusive
@@ -21,8 +21,10 @@ from console.local.stack import Stack
 W, M = "/o/acme/w/vision", "/o/acme/clusters/main/machines"
 THEMES = ("light", "dark")
 WIDTHS = {"wide": (1280, 800), "phone": (390, 844)}
+TALLEST = 2400
 PICTURES = ROOT / "docs" / "pictures"
-README = {"map": "light", "explanation": "light", "runs": "dark"}
+SCREEN: ViewportSize = {"width": 1280, "height": 760}
+README: dict[str, Literal["light", "dark"]] = {"map": "light", "explanation-fit": "light", "runs": "dark"}
 """Pages whose pictures stand in README.md, and in which theme."""
 RUNS = """
 SELECT DISTINCT ON (state, wait_kind) state || CASE wait_kind WHEN '' THEN '' ELSE '-' || wait_kind END, name
@@ -53,6 +55,7 @@ def _screenshots(options: Options) -> int:
     report = Report()
     with contextlib.ExitStack() as stack:
         instance = stack.enter_context(exclusive("screenshots"))
+        instance.remove_data()
         with report.step("PostgreSQL and Redis answer"):
             services = stack.enter_context(local_services(instance, durable=False))
         console = Stack(instance, services)
@@ -63,7 +66,9 @@ def _screenshots(options: Options) -> int:
         with report.step("A cluster is seeded"):
             access = Access.make(console, machines=0)
             console.manage("seed_demo")
-        pages = [each for each in _pages(console.env["DATABASE_URL"]) if options.only in each[0]]
+        pages = [
+            each for each in _pages(console.env["DATABASE_URL"]) if options.readme or options.only in each[0]
+        ]
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         stack.callback(browser.close)
@@ -72,7 +77,7 @@ def _screenshots(options: Options) -> int:
             with report.step(f"{len(pages)} pages are drawn, {theme}"):
                 _draw(browser, access, pages, theme, folder)
         if options.readme:
-            _keep(folder)
+            _keep(browser, access, pages)
         report.fact("pictures", str(folder))
     return 0
 
@@ -115,15 +120,25 @@ def _draw(
 
 
 def _picture(page: Page, address: str, file: Path, *, whole: bool) -> None:
+    """The first screen, or the whole page as far as one looks at it."""
     page.goto(address)
     file.parent.mkdir(exist_ok=True)
-    height = page.evaluate("Math.min(document.documentElement.scrollHeight, 2400)") if whole else None
-    clip = {"x": 0.0, "y": 0.0, "width": 1280.0, "height": float(height)} if height else None
-    page.screenshot(path=file, full_page=whole, clip=clip)  # type: ignore[arg-type] - its own TypedDict
+    first = page.viewport_size
+    if whole and first:
+        height = page.evaluate(f"Math.min(document.documentElement.scrollHeight, {TALLEST})")
+        page.set_viewport_size({"width": first["width"], "height": max(height, first["height"])})
+    page.screenshot(path=file)
+    if first:
+        page.set_viewport_size(first)
 
 
-def _keep(folder: Path) -> None:
-    """The first screen of each, as small as they go: they are part of the repository."""
+def _keep(browser: Browser, access: Access, pages: Sequence[tuple[str, str]]) -> None:
+    """The first screen of each: they are part of the repository, so they are few and small."""
     PICTURES.mkdir(exist_ok=True)
+    addresses = dict(pages)
     for name, theme in README.items():
-        shutil.copy(folder / f"{name}-wide-{theme}.png", PICTURES / f"{name}.png")
+        context = browser.new_context(base_url=access.url, viewport=SCREEN, color_scheme=theme)
+        page = context.new_page()
+        page.goto(access.login_url)
+        _picture(page, addresses[name], PICTURES / f"{name}.png", whole=False)
+        context.close()

@@ -21,7 +21,11 @@ P = ParamSpec("P")
 PageView = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 KEPT_FIELD = "document"
-"""Name of the field whose text is handed back when it can't be taken now."""
+"""Name of the field with a run's document."""
+NOT_TYPED = frozenset({"csrfmiddlewaretoken", "load", "save"})
+"""Fields that nobody filled in."""
+NEVER_SHOWN = frozenset({"value", "secret", "password"})
+"""Fields of secrets: what was typed there is not handed back by a page."""
 
 
 def page(view: PageView[P]) -> PageView[P]:
@@ -65,16 +69,30 @@ def is_fragment(request: HttpRequest) -> bool:
 
 
 def signed_out(request: HttpRequest) -> HttpResponse:
-    """To the sign-in page and back; a text that was sent is kept on a page of its own."""
+    """To the sign-in page and back; what was typed into a form is kept on a page of its own."""
     if is_fragment(request):
         return HttpResponse("You were signed out.", status=401, content_type="text/plain")
-    if KEPT_FIELD in request.POST:
+    if _typed(request):
         return kept(request, "You were signed out.", status=401)
     return redirect_to_login(request.get_full_path() if request.method == "GET" else request.path)
 
 
+def _typed(request: HttpRequest) -> list[tuple[str, str]]:
+    """Name and text of each field that the form brought, in its order."""
+    sent = ((name, value) for name in request.POST for value in request.POST.getlist(name))
+    return [(name, value) for name, value in sent if name not in NOT_TYPED]
+
+
 def kept(request: HttpRequest, why: str, *, status: int) -> HttpResponse:
-    context = {"why": why, "text": request.POST.get(KEPT_FIELD, ""), "action": request.path}
+    """Hands back what was typed, secrets excepted, in a form that goes on where the first one went."""
+    typed = _typed(request)
+    context = {
+        "why": why,
+        "text": request.POST.get(KEPT_FIELD),
+        "others": [each for each in typed if each[0] not in {KEPT_FIELD, *NEVER_SHOWN}],
+        "secret": any(name in NEVER_SHOWN for name, _ in typed),
+        "action": request.get_full_path(),
+    }
     return render(request, "errors/kept.html", context, status=status)
 
 
@@ -106,7 +124,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """The page was older than the sign-in. Text sent by our own page is kept; others' text is not shown back."""
     log.warning("CSRF check failed for %s: %s", request.path, reason)
-    if request.headers.get("Sec-Fetch-Site") == "same-origin" and KEPT_FIELD in request.POST:
+    if request.headers.get("Sec-Fetch-Site") == "same-origin" and _typed(request):
         signed_in = request.user.is_authenticated
         why = "You have signed in again since this page was opened." if signed_in else "You were signed out."
         return kept(request, why, status=403)

@@ -17,7 +17,7 @@ from runs.models import Allocation, Run
 from runs.scheduling.passes import cluster_lock, cluster_pass
 from tenancy.models import Workspace
 
-CAPPED = "speech"
+CAPPED = "vision"
 """The workspace whose quota of the first pool is used up."""
 FIRST, SECOND = ZONES[0], ZONES[1]
 ATTEMPTS = 3
@@ -67,11 +67,12 @@ def _asks(stands: Sequence[Stand], capped: Workspace, house: House) -> Iterator[
     kept = min(free[FIRST.pool] + 2, size[FIRST.pool])
     first = Ask(kept, GPUS, FIRST.model, FIRST.pool, "fabric", infiniband=True, limit_hours=24)
     yield others[0], urgent(first)
-    kinds = cycle(("fit", "order", "rack", "policy", "fit", "never"))
-    for number, kind, workspace in zip(count(1), kinds, cycle(others)):
+    kinds = cycle(("fit", "order", "rack", "policy", "never"))
+    for number, kind in zip(count(1), kinds):
+        workspace = house.workspaces[number % len(house.workspaces)]
         match kind:
             case "order":  # would fit on what is kept for the first
-                yield workspace, Ask(1, GPUS, FIRST.model, FIRST.pool)
+                yield others[number % len(others)], Ask(1, GPUS, FIRST.model, FIRST.pool)
             case "policy":
                 yield capped, Ask(2, GPUS, FIRST.model, FIRST.pool, "fabric", infiniband=True)
             case "never":

@@ -93,3 +93,23 @@ def test_the_wrapper_keeps_a_views_name():
         raise NotImplementedError
 
     assert some_view.__name__ == "some_view"
+
+
+def test_what_was_typed_into_any_form_outlives_the_sign_in(house, ana):
+    address = "/o/acme/clusters/main/machines/gpu-01/cordon?from=list"
+    answer = Client().post(address, {"reason": "changing </textarea> a cable", "csrfmiddlewaretoken": "x"})
+    page = answer.content.decode()
+    assert answer.status_code == 401
+    assert f'action="{address}"' in page
+    assert re.search(r'name="reason"[^>]*>\s*changing &lt;/textarea&gt; a cable</textarea>', page)
+    assert "csrfmiddlewaretoken" not in re.sub(
+        r'<input type="hidden" name="csrfmiddlewaretoken"[^>]*>', "", page
+    )
+
+
+def test_secrets_are_not_handed_back(house):
+    answer = Client().post("/o/acme/w/vision/settings/secrets", {"name": "hf", "value": "hf_abc"})
+    page = answer.content.decode()
+    assert "Secrets are not: type them again." in page
+    assert ">\nhf</textarea>" in page
+    assert "hf_abc" not in page

@@ -27,6 +27,7 @@ ALLOWED = {
 }
 TABLE = {
     "runs": (f"{W}/jobs", READ),
+    "queue": (f"{W}/jobs/queue", READ),
     "run_new": (f"{W}/jobs/new", WRITE),
     "run": (RUN, READ),
     "run_explanation": (f"{RUN}/explanation", READ),
@@ -72,6 +73,7 @@ TABLE = {
 FOR_ANYONE = {
     "home",
     "theme",
+    "styleguide",  # nobody's data
     "workspace",  # leads to its runs, whoever asks
     "demo_login",
     "account_login",
