@@ -8,8 +8,8 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('machines', '0007_gpu_models'),
-        ('runs', '0006_independent'),
+        ('machines', '0009_gpu_models'),
+        ('runs', '0009_log_lines'),
         ('tenancy', '0003_secrets'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
