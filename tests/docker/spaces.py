@@ -1,0 +1,100 @@
+"""Network namespaces as machines: each has its own loopback, and a cable to a switch when it is on a `Site`."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+_SECONDS = 30
+_NUMBERS = count(1)
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.strip()}"
+    return done.stdout
+
+
+@dataclass
+class Space:
+    """A network namespace. `inside` makes of a command one that runs in it.
+
+    `ip netns exec` would hide the cgroups from what it starts, which nsenter doesn't.
+    """
+
+    name: str = field(default_factory=lambda: f"astraeus-{os.getpid()}-{next(_NUMBERS)}")
+    address: str = "127.0.0.1"
+    cable: str = ""
+    """The host's end of its cable to the site's switch."""
+
+    def open(self) -> "Space":
+        run("ip", "netns", "add", self.name)
+        run("ip", "-n", self.name, "link", "set", "lo", "up")
+        return self
+
+    def inside(self, *command: str) -> list[str]:
+        return ["nsenter", f"--net=/run/netns/{self.name}", *command]
+
+    def call(self, *command: str) -> str:
+        return run(*self.inside(*command))
+
+    def plug(self, *, connected: bool) -> None:
+        """Pull the cable, or put it in again."""
+        run("ip", "link", "set", self.cable, "up" if connected else "down")
+
+    def close(self) -> None:
+        subprocess.run(["ip", "netns", "del", self.name], capture_output=True, timeout=_SECONDS, check=False)
+
+
+@dataclass
+class Site:
+    """Machines at one switch, which is a bridge of the host: it has the address `.1`, they have `.11` and on.
+
+    `number` chooses the network 10.213.<number>.0/24.
+    """
+
+    number: int = field(default_factory=lambda: os.getpid() % 250)
+    spaces: list[Space] = field(default_factory=list)
+
+    @property
+    def switch(self) -> str:
+        return f"astr{self.number}"
+
+    @property
+    def address(self) -> str:
+        """The host's, where a console may listen."""
+        return f"10.213.{self.number}.1"
+
+    def open(self) -> "Site":
+        run("ip", "link", "add", self.switch, "type", "bridge")
+        run("ip", "address", "add", f"{self.address}/24", "dev", self.switch)
+        run("ip", "link", "set", self.switch, "up")
+        return self
+
+    def add(self) -> Space:
+        """One more machine, with the default route to the host."""
+        position = len(self.spaces)
+        space = Space(address=f"10.213.{self.number}.{11 + position}").open()
+        self.spaces.append(space)
+        space.cable, theirs = f"{self.switch}c{position}", f"{self.switch}m{position}"
+        run("ip", "link", "add", space.cable, "type", "veth", "peer", "name", theirs)
+        run("ip", "link", "set", space.cable, "master", self.switch, "up")
+        run("ip", "link", "set", theirs, "netns", space.name)
+        for command in _eth0(theirs, f"{space.address}/24", self.address):
+            run("ip", "-n", space.name, *command)
+        return space
+
+    def close(self) -> None:
+        for space in self.spaces:
+            space.close()
+        subprocess.run(["ip", "link", "del", self.switch], capture_output=True, timeout=_SECONDS, check=False)
+
+
+def _eth0(name: str, address: str, gateway: str) -> Sequence[Sequence[str]]:
+    return (
+        ("link", "set", name, "name", "eth0"),
+        ("address", "add", address, "dev", "eth0"),
+        ("link", "set", "eth0", "up"),
+        ("route", "add", "default", "via", gateway),
+    )
