@@ -3,38 +3,23 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from agent.config import Config
 from agent.drives import drives_find
 from agent.files import file_replace
 from agent.inside import Sandboxed, run_inside
 from agent.journal import Entry, Facts
+from agent.launching import Places, Supervisors, common_settings, order_stop, port_reserve, settings_text
 from agent.messages import explained
-from agent.ports import PortTakenError, port_hold
 from agent.runtime import Lifeline, NotPrepared, Ran
 from agent.sandbox import Content, contents, environment, joined, sandbox_options
 from agent.secrets import handover, secret_files, secret_variables
-from agent.spare import Spare, supervisor_start
 from agent.users import user_find
 from wire.agent_messages import Assignment
-
-_DEFAULT_GRACE_SECONDS = 30
-
-
-@dataclass(frozen=True)
-class Places:
-    """What supervisors and the agent agree on."""
-
-    events: Path
-    heard: Path
-    boot_id: str
 
 
 class Bubblewrap:
@@ -52,15 +37,13 @@ class Bubblewrap:
         self._address = address
         self._port_taken = port_taken
         self._bwrap = shutil.which("bwrap") or "/usr/bin/bwrap"
-        self._supervisors: dict[str, subprocess.Popen[bytes]] = {}
-        self._lock = threading.Lock()
-        self._spare = Spare()
+        self._supervisors = Supervisors()
 
     def open(self) -> None:
-        self._spare.fill()
+        self._supervisors.open()
 
     def close(self) -> None:
-        self._spare.close()
+        self._supervisors.close()
 
     def version(self) -> str:
         try:
@@ -80,26 +63,12 @@ class Bubblewrap:
 
     def facts(self, entry: Entry) -> Facts:
         # The process before the directory: what an ended supervisor has written is then all there.
-        running = self._is_running(entry)
+        running = self._supervisors.is_running(entry)
         facts = entry.facts()
         return replace(facts, alive=True) if running and facts.exit is None else facts
 
-    def _is_running(self, entry: Entry) -> bool:
-        """A supervisor that this agent started; it may not have locked yet. Reaps it when it has ended."""
-        with self._lock:
-            supervisor = self._supervisors.get(entry.id)
-            if supervisor is None:
-                return False
-            if supervisor.poll() is None:
-                return True
-            del self._supervisors[entry.id]
-            return False
-
     def release(self, entry: Entry) -> None:
-        with self._lock:
-            supervisor = self._supervisors.pop(entry.id, None)
-        if supervisor is not None:
-            supervisor.wait()
+        self._supervisors.release(entry)
 
     def prepare(self, entry: Entry) -> None:
         assignment = entry.assignment
@@ -114,14 +83,14 @@ class Bubblewrap:
         file_replace(entry.path / "launch", self._launch_settings(entry, assignment, len(files)), sync=False)
         with ExitStack() as stack:
             held: dict[str, int] = {}
-            port = self._port(assignment)
+            port = port_reserve(assignment, self._config.name, self._port_taken)
             if port:
                 held["port"] = stack.enter_context(port).fileno()
             secrets = handover(assignment)
             if secrets is not None:
                 stack.callback(os.close, secrets)
                 held["secrets"] = secrets
-            self._launch(entry, held)
+            self._supervisors.launch(entry, held)
 
     def _write(self, entry: Entry, assignment: Assignment, files: Sequence[Content]) -> None:
         """Everything that the supervisor reads, less secrets."""
@@ -136,50 +105,25 @@ class Bubblewrap:
         (entry.path / "command.args").write_bytes(joined([assignment.command or "", *assignment.args]))
         (entry.path / "mounts").write_text("".join(drive.line() for drive in drives))
 
-    def _port(self, assignment: Assignment) -> socket.socket | None:
-        if assignment.rendezvous_port is None:
-            return None
-        try:
-            return port_hold(assignment.rendezvous_port)
-        except PortTakenError:
-            self._port_taken(assignment.rendezvous_port)
-            raise NotPrepared(f"port {assignment.rendezvous_port} is in use on {self._config.name}") from None
-
     def _launch_settings(self, entry: Entry, assignment: Assignment, files: int) -> bytes:
-        user, stop_signal = user_find(assignment.user), signal_number(assignment.stop_signal)
-        # As a warning SIGKILL would end the worker.
-        warning = None if stop_signal == signal.SIGKILL else assignment.warn_signal_seconds
-        settings: dict[str, object] = {
-            "id": entry.id,
-            "boot": self._places.boot_id,
-            "events": self._places.events,
-            "heard": self._places.heard,
+        user = user_find(assignment.user)
+        own: dict[str, object] = {
             "bwrap": self._bwrap,
             "files": files,
             "uid": user.uid if user else "",
             "gid": user.gid if user else "",
             "groups": ",".join(map(str, user.groups)) if user else "",
-            "stop_signal": stop_signal,
-            "stop_grace": assignment.stop_grace_seconds,
-            "time_limit": assignment.time_limit_seconds or "",
-            "warn": warning or "",
-            "cut_off": assignment.stop_when_cut_off_seconds or "",
         }
-        return "".join(f"{key}={value}\n" for key, value in settings.items()).encode()
-
-    def _launch(self, entry: Entry, held: Mapping[str, int]) -> None:
-        supervisor = self._spare.send(entry.path, held) or supervisor_start(entry.path, held)
-        with self._lock:
-            self._supervisors[entry.id] = supervisor
+        return settings_text({**common_settings(self._places, entry, assignment), **own})
 
     def start(self, entry: Entry) -> None:
         entry.order_write("start 0 0")
 
     def stop(self, entry: Entry) -> None:
-        _stop(entry, "stop")
+        order_stop(entry, "stop")
 
     def fail(self, entry: Entry, kind: str) -> None:
-        _stop(entry, kind)
+        order_stop(entry, kind)
 
     def execute(
         self, entry: Entry, facts: Facts, command: Sequence[str], seconds: float, lifeline: Lifeline
@@ -214,6 +158,9 @@ class Bubblewrap:
                 continue
         return not left
 
+    def sweep(self, known: Collection[str]) -> None:
+        """Nothing is left: sandboxes end with their supervisors, and these keep to their directories."""
+
     def lost_because(self, entry: Entry) -> str:
         if entry.flaw:
             return entry.flaw
@@ -223,22 +170,3 @@ class Bubblewrap:
 
     def explain(self, entry: Entry, message: str) -> str:
         return explained(message, entry.assignment, machine=self._config.name)
-
-
-def _stop(entry: Entry, word: str) -> None:
-    assignment = entry.assignment
-    signum = signal_number(assignment.stop_signal) if assignment else int(signal.SIGTERM)
-    grace = assignment.stop_grace_seconds if assignment else _DEFAULT_GRACE_SECONDS
-    entry.order_write(f"{word} {signum} {grace}")
-
-
-def signal_number(name: str) -> int:
-    """ "SIGTERM", "TERM" or "15". Raises NotPrepared."""
-    try:
-        if name.isdecimal():
-            return int(signal.Signals(int(name)))
-        return int(signal.Signals[name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"])
-    except (KeyError, ValueError):
-        raise NotPrepared(
-            f"{name} is no signal. Set `stop_signal` to one such as SIGTERM or SIGINT."
-        ) from None

@@ -10,6 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from agent.files import file_replace
 
 CONFIG_NAME = "agent.json"
+DOCKER_SOCKET = "/run/docker.sock"
+RuntimeName = Literal["docker", "bubblewrap"]
 
 
 class ConfigError(Exception):
@@ -29,7 +31,7 @@ class Config(BaseModel):
     credential: str
     name: str
     cluster: str = ""
-    runtime: Literal["docker", "bubblewrap"] = "bubblewrap"
+    runtime: RuntimeName = "bubblewrap"
     simulate: str | None = None
     """Path of an inventory file that this machine pretends to have."""
     address: str | None = None
@@ -42,6 +44,10 @@ class Config(BaseModel):
     gpus: tuple[str, ...] = ()
     """UUIDs of the only GPUs that this agent offers, so that several agents, or other software, can share a machine.
     None named: all of them."""
+    docker_socket: str = DOCKER_SOCKET
+    """Of the Docker engine, where the runtime is docker."""
+    device_root: str | None = None
+    """Below it lie stand-ins for the device nodes (`dev/infiniband/…`) of a simulated machine, for tests."""
     state: Path = Path()
 
     def hidden(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from agent.bubblewrap import Bubblewrap, Places
+from agent.bubblewrap import Bubblewrap
 from agent.channel import Channel, Heard, Identity
 from agent.check import machine_checks
 from agent.client import Console
@@ -28,12 +28,14 @@ from agent.inventory import (
     simulated_source,
 )
 from agent.journal import Journal
+from agent.launching import Places
 from agent.logs import LogShipper
 from agent.ports import BusyPorts
+from agent.runtime import Runtime
 from agent.silence import simulated_gpus_busy
 from agent.simulate import SimulatedFile, SimulateError
 from agent.workers import Workers
-from wire.agent_messages import Observed
+from wire.agent_messages import Desired, Observed
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ class Agent:
         places = Places(config.state / "events", config.state / "heard", boot_id_read())
         address = address_source(config)
         self._busy_ports = BusyPorts(self._ports_held)
-        self._runtime = runtime = Bubblewrap(config, places, address, self._busy_ports.note)
+        self._runtime = runtime = _runtime(config, places, address, self._busy_ports.note)
         self._console = Console(config.server, config.credential)
         self._state = DesiredState(config.state / "desired.json")
         self._discovery = _discovery(config, places.boot_id)
@@ -77,13 +79,21 @@ class Agent:
             state=self._state,
             heard=Heard(places.heard),
             observe=self._observe,
-            apply=self._workers.apply,
-            confirm=self._workers.confirm,
+            apply=self._apply,
+            confirm=self._confirm,
             preparing=self._workers.preparing,
         )
 
     def _ports_held(self) -> set[int]:
         return self._workers.ports_held()
+
+    def _apply(self, desired: Desired) -> None:
+        self._workers.apply(desired)
+        self._runtime.sweep(self._workers.names())
+
+    def _confirm(self) -> None:
+        self._workers.confirm()
+        self._runtime.sweep(self._workers.names())
 
     def _changed(self) -> None:
         self._channel.changed()
@@ -132,8 +142,6 @@ class Agent:
 
 def agent_run(config: Config) -> None:
     """Until SIGTERM or SIGINT. Raises ConfigError."""
-    if config.runtime != "bubblewrap":
-        raise ConfigError("This version runs workers with bubblewrap only. Join with --runtime bubblewrap.")
     lock = _lock(config.state)
     limits_raise()
     ended = threading.Event()
@@ -172,7 +180,17 @@ def _discovery(config: Config, boot_id: str) -> Discovery | None:
     return None if config.simulate else Discovery(config.state, boot_id, check=machine_checks)
 
 
-def _inventory(config: Config, runtime: Bubblewrap, discovery: Discovery | None) -> InventorySource:
+def _runtime(
+    config: Config, places: Places, address: Callable[[], str], port_taken: Callable[[int], None]
+) -> Runtime:
+    if config.runtime == "bubblewrap":
+        return Bubblewrap(config, places, address, port_taken)
+    from agent.containers.docker_runtime import Docker  # the SDK takes half a second to load
+
+    return Docker(config, places, address, port_taken)
+
+
+def _inventory(config: Config, runtime: Runtime, discovery: Discovery | None) -> InventorySource:
     real = real_inventory(runtime.version(), runtime.limits())
     if discovery is not None:
         return DiscoveredInventory(real, discovery, config.gpus)

@@ -120,7 +120,7 @@ class Executor(threading.Thread):
         return (step in settled and facts.phase != "preparing") or (step is Step.LAUNCH and self._withheld())
 
     def _withheld(self) -> bool:
-        return self.entry.assignment is not None and self.entry.assignment.withheld()
+        return self.entry.assignment is not None and bool(self.entry.assignment.withheld())
 
     def _launch(self, facts: Facts) -> None:
         if self._withheld():

@@ -9,7 +9,16 @@ from urllib.parse import urlsplit
 
 from agent import VERSION
 from agent.client import Console, ConsoleError, is_loopback
-from agent.config import CONFIG_NAME, Config, ConfigError, config_write, state_prepare
+from agent.config import (
+    CONFIG_NAME,
+    DOCKER_SOCKET,
+    Config,
+    ConfigError,
+    RuntimeName,
+    config_write,
+    state_prepare,
+)
+from agent.runtime import NotPrepared
 from agent.simulate import SimulateError, simulated_read
 from wire.agent_messages import JOIN_PATH, JoinAnswer, JoinRequest
 
@@ -28,19 +37,18 @@ class Joining:
     token: str
     state: Path
     name: str | None = None
-    runtime: str = "bubblewrap"
+    runtime: RuntimeName = "bubblewrap"
     simulate: Path | None = None
     address: str | None = None
     hide: tuple[Path, ...] = ()
     drive_roots: tuple[Path, ...] = ()
     gpus: tuple[str, ...] = ()
+    docker_socket: str = DOCKER_SOCKET
 
 
 def join(joining: Joining) -> Config:
     """Exchange the token and keep the credential, mode 0600. Everything that could fail is checked first,
     as a token is good for one use. Raises JoinError."""
-    if joining.runtime == "docker":
-        raise JoinError("This version runs workers with bubblewrap only. Use --runtime bubblewrap.")
     server, name = _server(joining.server), _name(joining.name)
     if Path("/") in [path.resolve() for path in joining.drive_roots]:
         raise JoinError("Drives can't lie anywhere: give --drive-root a directory of theirs, such as /data.")
@@ -53,17 +61,21 @@ def join(joining: Joining) -> Config:
             )
         if joining.simulate:
             simulated_read(joining.simulate)
-        answer = _exchange(server, joining.token, name)
+        if joining.runtime == "docker":
+            _find_engine(joining.docker_socket, name)
+        answer = _exchange(server, joining.token, name, joining.runtime)
         config = Config(
             server=server,
             credential=answer.credential,
             name=answer.machine,
             cluster=answer.cluster,
+            runtime=joining.runtime,
             simulate=str(joining.simulate.resolve()) if joining.simulate else None,
             address=joining.address,
             hide=tuple(str(path.resolve()) for path in joining.hide),
             drive_roots=tuple(str(path.resolve()) for path in joining.drive_roots),
             gpus=joining.gpus,
+            docker_socket=joining.docker_socket,
         )
         config_write(state, config)
     except (ConfigError, SimulateError) as error:
@@ -71,9 +83,18 @@ def join(joining: Joining) -> Config:
     return config.model_copy(update={"state": state})
 
 
-def _exchange(server: str, token: str, name: str) -> JoinAnswer:
+def _find_engine(path: str, machine: str) -> None:
+    from agent.containers.engine import engine_client  # the SDK takes half a second to load
+
+    try:
+        engine_client(path, machine).close()
+    except NotPrepared as error:
+        raise JoinError(str(error)) from error
+
+
+def _exchange(server: str, token: str, name: str, runtime: RuntimeName) -> JoinAnswer:
     console = Console(server)
-    request = JoinRequest(token=token, name=name, runtime="bubblewrap", agent_version=VERSION)
+    request = JoinRequest(token=token, name=name, runtime=runtime, agent_version=VERSION)
     try:
         return console.send(JOIN_PATH, request, JoinAnswer)
     except ConsoleError as error:

@@ -7,6 +7,7 @@
         command.args      agent       the command, NUL-separated
         files/0, 1, ...   agent       contents of configs
         mounts            agent       the drives' directories, to be known again inside the sandbox
+        notes.json        agent       what preparing a container has to tell
         order             agent       "wait 0 0", "start 0 0", or "stop", "probe_failed" or "hung" with
                                       " <signal> <grace>": what the supervisor should do; written in place, as a
                                       stop must go out on a full disk too

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent import VERSION
-from agent.config import ConfigError, config_read, state_default
+from agent.config import DOCKER_SOCKET, ConfigError, config_read, state_default
 
 DESCRIPTION = "Runs this machine's workers for an Astraeus console."
 
@@ -78,6 +78,12 @@ def _join_arguments(join: argparse.ArgumentParser) -> None:
         metavar="UUID",
         help="offer this GPU and no other that isn't named too (repeatable; all of them)",
     )
+    join.add_argument(
+        "--docker-socket",
+        default=DOCKER_SOCKET,
+        metavar="PATH",
+        help="of the Docker engine, with --runtime docker (%(default)s)",
+    )
     join.add_argument("--run", action="store_true", help="go on as `run`")
 
 
@@ -95,6 +101,7 @@ def _join(arguments: argparse.Namespace) -> int:
         hide=tuple(arguments.hide),
         drive_roots=tuple(arguments.drive_root),
         gpus=tuple(arguments.gpu),
+        docker_socket=arguments.docker_socket,
     )
     try:
         config = join(joining)

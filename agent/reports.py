@@ -75,8 +75,9 @@ def _detail(assignment: Assignment | None, shown: str, facts: Facts, watched: Wa
     if facts.exit is None and killed is not None and now - killed >= _SURVIVES_SECONDS:
         return f"Still there {_SURVIVES_SECONDS} s after SIGKILL"
     if shown == "preparing" and not facts.alive and assignment is not None and assignment.withheld():
-        missing = [secret.name for secret in assignment.secrets if secret.value is None]
-        return f"Waiting for the console to send the secret {', '.join(missing)}"
+        return f"Waiting for the console to send {assignment.withheld()}"
+    if shown == "preparing":
+        return str(facts.state.get("detail") or "")
     return watched_detail(assignment, watched) if shown == "running" else ""
 
 
@@ -121,7 +122,8 @@ def _notes(assignment: Assignment | None, state: Mapping[str, Any], watched: Wat
         files = len(assignment.files) if assignment else 0
         mounted = f", {files} config{'' if files == 1 else 's'} mounted" if files else ""
         took = float(state.get("prepare_seconds") or 0) * 1000
-        notes.append(Note(number=0, at=state["ready_at"], text=f"Sandbox prepared in {took:.0f} ms{mounted}"))
+        what = "Container" if state.get("container") else "Sandbox"
+        notes.append(Note(number=0, at=state["ready_at"], text=f"{what} prepared in {took:.0f} ms{mounted}"))
     if state.get("stopping_at"):
         notes.append(Note(number=1, at=state["stopping_at"], text=_stop_text(state, watched)))
     if state.get("killed_at"):
@@ -133,6 +135,7 @@ def _notes(assignment: Assignment | None, state: Mapping[str, Any], watched: Wat
         left = format_duration(assignment.warn_signal_seconds or 0)
         text = f"{left} to the time limit: {assignment.stop_signal} sent as a warning"
         notes.append(Note(number=3, at=state["warned_at"], text=text))
+    notes += [Note.model_validate(note) for note in state.get("notes", ())]
     return notes
 
 

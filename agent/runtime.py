@@ -1,8 +1,8 @@
-"""The border between the agent and what runs workers: bubblewrap now, other container engines behind it later."""
+"""The border between the agent and what runs workers: bubblewrap or Docker."""
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -96,6 +96,10 @@ class Runtime(Protocol):
 
     def release(self, entry: Entry) -> None:
         """Let go of what is held for an ended worker; returns within moments."""
+
+    def sweep(self, known: Collection[str]) -> None:
+        """End what earlier agents left of assignments that are not `known`: neither held here nor wanted by the
+        console. Returns at once."""
 
     def lost_because(self, entry: Entry) -> str:
         """Why a worker ended without a record, a sentence."""

@@ -87,6 +87,11 @@ class Workers:
                     case Forget(name):
                         self._forget(name)
 
+    def names(self) -> set[str]:
+        """Ids of all assignments that are held here."""
+        with self._lock:
+            return {*self._executors, *self._refused}
+
     def preparing(self) -> bool:
         """Whether a worker is about to be ready."""
         with self._lock:

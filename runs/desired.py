@@ -2,18 +2,25 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
 
 from machines.channel import starts_withheld
 from machines.models import Machine
 from runs.launch import secrets_of
 from runs.models import Assignment
 from runs.states import Phase
+from tenancy.registries import credential_logins
 from tenancy.secrets import secret_values
 from wire import agent_messages as wire
 from wire.spec import TaskTemplate, validate_document
 
+Templates = Mapping[UUID, TaskTemplate]
+"""Assignment id → its worker's group, of those that are not to stop."""
 Secrets = Mapping[int, Mapping[str, str]]
 """Workspace id → secret → value."""
+Logins = Mapping[int, Mapping[str, wire.RegistryLogin]]
+"""Workspace id → registry credential → what it signs in with."""
 
 
 def desired_load(machine_id: int) -> tuple[int, wire.Desired]:
@@ -29,8 +36,15 @@ def desired_load(machine_id: int) -> tuple[int, wire.Desired]:
         .order_by("placed_at", "id")
     )
     hold, secrets = starts_withheld(machine), _secrets(held)
-    messages = tuple(_message(assignment, secrets, hold_start=hold) for assignment in held)
-    return machine.desired_revision, wire.Desired(assignments=messages)
+    templates = {each.id: _template(each) for each in held if each.phase != Phase.STOP}
+    logins = _logins(held, templates)
+    messages = []
+    for assignment in held:
+        message = _message(assignment, hold_start=hold)
+        if assignment.id in templates:
+            message |= _contents(assignment, templates[assignment.id], secrets, logins)
+        messages.append(wire.Assignment.model_validate(message))
+    return machine.desired_revision, wire.Desired(assignments=tuple(messages))
 
 
 def _secrets(assignments: Iterable[Assignment]) -> Secrets:
@@ -43,16 +57,36 @@ def _secrets(assignments: Iterable[Assignment]) -> Secrets:
     return {workspace: secret_values(workspace, names) for workspace, names in named.items() if names}
 
 
-def _message(assignment: Assignment, secrets: Secrets, *, hold_start: bool) -> wire.Assignment:
+def _logins(assignments: Iterable[Assignment], templates: Templates) -> Logins:
+    """As `_secrets`."""
+    named: dict[int, set[str]] = defaultdict(set)
+    for assignment in assignments:
+        template = templates.get(assignment.id)
+        if template is not None and template.registry_credential:
+            named[assignment.attempt.run.workspace_id].add(template.registry_credential)
+    return {workspace: credential_logins(workspace, names) for workspace, names in named.items()}
+
+
+def _message(assignment: Assignment, *, hold_start: bool) -> dict[str, Any]:
     phase = Phase(assignment.phase)
     if hold_start and phase == Phase.START and assignment.started_at is None:
         phase = Phase.PREPARE
-    message = {**assignment.launch, "id": str(assignment.id), "phase": phase.value}
-    if phase != Phase.STOP:
-        template = _template(assignment)
-        message["files"] = _files(template)
-        message["secrets"] = secrets_of(template, secrets.get(assignment.attempt.run.workspace_id, {}))
-    return wire.Assignment.model_validate(message)
+    return {**assignment.launch, "id": str(assignment.id), "phase": phase.value}
+
+
+def _contents(
+    assignment: Assignment, template: TaskTemplate, secrets: Secrets, logins: Logins
+) -> dict[str, Any]:
+    """What only a worker that is not to stop gets. A credential that has been removed since comes without its
+    password: a worker that isn't prepared yet waits, and says so."""
+    workspace, credential = assignment.attempt.run.workspace_id, template.registry_credential
+    return {
+        "files": _files(template),
+        "secrets": secrets_of(template, secrets.get(workspace, {})),
+        "registry": logins.get(workspace, {}).get(credential, wire.RegistryLogin(name=credential))
+        if credential
+        else None,
+    }
 
 
 def _template(assignment: Assignment) -> TaskTemplate:

@@ -1,5 +1,6 @@
 """Registry credentials of a workspace: what machines sign in to a registry with to pull its runs' images."""
 
+import logging
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -8,13 +9,16 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from common.encryption import seal
+from common.encryption import Unreadable, seal, unseal
 from common.errors import FieldError, NotFound
 from tenancy.access import Actor
 from tenancy.models import RegistryCredential, Workspace
 from tenancy.secrets import store_audit, text_flaws
 from tenancy.stores import created, name_flaws, refuse
+from wire.agent_messages import RegistryLogin
 from wire.names import BadName, check_line, shown
+
+log = logging.getLogger(__name__)
 
 DOCKER_HUB = "docker.io"
 DOCKER_HUB_NAMES = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io"})
@@ -48,6 +52,21 @@ def credential_find(workspace: Workspace, name: str) -> RegistryCredential:
     found = credentials_of(workspace).filter(name=name).first()
     if found is None:
         raise NotFound(f"{workspace.slug} has no registry credential {shown(name)}.")
+    return found
+
+
+def credential_logins(workspace_id: int, names: Iterable[str]) -> dict[str, RegistryLogin]:
+    """By name, of those that are there and can be read. For the agents of machines that run who names them."""
+    found = {}
+    for row in RegistryCredential.objects.filter(workspace=workspace_id, name__in=set(names)):
+        try:
+            password = unseal(bytes(row.sealed), row.owner)
+        except Unreadable:
+            log.exception("the registry credential %s of workspace %s can't be read", row.name, workspace_id)
+            continue
+        found[row.name] = RegistryLogin(
+            name=row.name, registry=row.registry, username=row.username, password=password
+        )
     return found
 
 

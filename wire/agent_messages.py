@@ -170,6 +170,17 @@ class Secret(Message):
     """None: withheld, in what an agent has kept on its disk; it asks the console for it again."""
 
 
+class RegistryLogin(Message):
+    """What the machine signs in to a registry with, to pull the worker's image. The worker never sees it."""
+
+    name: str = ""
+    """The credential's name, for messages."""
+    registry: str = ""
+    username: str = ""
+    password: str | None = Field(default=None, repr=False)
+    """None: withheld, as a secret's value is."""
+
+
 class HttpTarget(Message):
     port: int = Field(ge=1, le=65_535)
     path: str = "/"
@@ -237,15 +248,21 @@ class Assignment(Message):
     probes: Probes = Probes()
     mounts: tuple[DriveMount, ...] = ()
     secrets: tuple[Secret, ...] = ()
+    registry: RegistryLogin | None = None
 
-    def withheld(self) -> bool:
-        """Whether the value of a secret is missing here."""
-        return any(secret.value is None for secret in self.secrets)
+    def withheld(self) -> str:
+        """Which secrets and which registry credential have no value here, in words; empty when all have."""
+        names = [secret.name for secret in self.secrets if secret.value is None]
+        missing = [f"the secret {', '.join(names)}"] if names else []
+        if self.registry is not None and self.registry.password is None:
+            missing.append(f"the registry credential {self.registry.name}")
+        return " and ".join(missing)
 
     def stored(self) -> "Assignment":
         """As it may be written to a disk: without the values of its secrets."""
         secrets = tuple(secret.model_copy(update={"value": None}) for secret in self.secrets)
-        return self.model_copy(update={"secrets": secrets})
+        registry = self.registry and self.registry.model_copy(update={"password": None})
+        return self.model_copy(update={"secrets": secrets, "registry": registry})
 
 
 class Desired(Message):

@@ -62,6 +62,8 @@ def test_join_keeps_the_credential_to_itself(
         "simulate": str(inventory),
         "address": "10.20.0.11",
         "hide": [str(tmp_path)],
+        "docker_socket": "/run/docker.sock",
+        "device_root": None,
         "drive_roots": [str(tmp_path)],
     }
     assert stat.S_IMODE((state / "agent.json").stat().st_mode) == 0o600
@@ -116,8 +118,11 @@ def test_join_to_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     ("more", "message"),
     [
         (
-            ("--runtime", "docker"),
-            "This version runs workers with bubblewrap only. Use --runtime bubblewrap.",
+            ("--runtime", "docker", "--docker-socket", "/nosuch.sock"),
+            (
+                "The Docker engine of gpu-01 doesn't answer at /nosuch.sock: No such file or directory. "
+                "Start it (systemctl start docker), or run `astraeus-agent check` there."
+            ),
         ),
         (
             ("--name", "GPU 01"),

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from agent import beneath
-from agent.bubblewrap import Bubblewrap, Places
+from agent.bubblewrap import Bubblewrap
 from agent.config import Config
 from agent.drives import Drive, _answer, drives_find
 from agent.journal import Journal
+from agent.launching import Places
 from agent.runtime import NotPrepared
 from agent.supervision.mounts import mounts_wrong
 from tests.agent.agents import ROOT, AgentProcess, eventually, worker

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from agent.bubblewrap import signal_number
 from agent.config import Config
 from agent.devices import device_nodes
 from agent.journal import Facts, Journal, JournalError
+from agent.launching import signal_number
 from agent.layout import Data, LayoutError, Machine, layout
 from agent.messages import explained
 from agent.ports import PortTakenError, busy_ports, port_hold

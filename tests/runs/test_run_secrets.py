@@ -15,10 +15,11 @@ from runs.scheduling.passes import cluster_pass
 from runs.services import run_submit
 from runs.states import WaitKind
 from runs.stores import Needs, stores_lacking, stores_of
-from tenancy.registries import credential_create
+from tenancy.registries import credential_create, credential_remove
 from tenancy.secrets import secret_change, secret_create, secret_find, secret_remove
 from tests import factories
 from tests.support.gangs import CRASH, SUCCESS, Gang, back_off_over, placed, replaced
+from wire.agent_messages import RegistryLogin
 from wire.spec import validate_document
 
 pytestmark = pytest.mark.django_db
@@ -192,6 +193,23 @@ def test_a_secret_that_goes_before_the_worker_is_prepared_is_withheld(house, mac
     desired = desired_load(gang.members[0].machine_id)[1]
     assert [each.value for each in desired.assignments[0].secrets] == [None]
     assert desired.withheld()
+
+
+def test_machines_get_the_registry_credential_and_no_table_has_its_password(house, machines, ana):
+    order = {"workspace": house.workspace, "username": "robot", "actor": ana}
+    credential = credential_create(name="ngc", registry="nvcr.io", secret="a-password-of-nvcr", **order)
+    gang = replaced(submitted(house, document_with(registry_credential="ngc")))
+
+    [assignment] = desired_load(gang.members[0].machine_id)[1].assignments
+    assert assignment.registry == RegistryLogin(
+        name="ngc", registry="nvcr.io", username="robot", password="a-password-of-nvcr"
+    )
+    assert assignment.stored().registry.password is None
+    assert tables_with("a-password-of-nvcr") == []
+
+    credential_remove(credential=credential, actor=ana)
+    [assignment] = desired_load(gang.members[0].machine_id)[1].assignments
+    assert assignment.withheld() == "the registry credential ngc"
 
 
 # --- Waiting -----------------------------------------------------------------------------------------
