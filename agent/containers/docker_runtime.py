@@ -28,6 +28,8 @@ from agent.runtime import Lifeline, NotPrepared, Ran
 
 log = logging.getLogger(__name__)
 
+_AGAIN_SECONDS = 5.0
+
 
 class Docker:
     name = "docker"

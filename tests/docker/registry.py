@@ -3,10 +3,12 @@
 import io
 import os
 import subprocess
+import sys
 import tarfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import yaml
 
@@ -93,3 +95,61 @@ def _data_image() -> bytes:
         entry.size = _DATA_BYTES
         archive.addfile(entry, io.BytesIO(os.urandom(_DATA_BYTES)))
     return file.getvalue()
+
+
+_STALL = """
+import socket, sys, threading
+there, port, size = map(int, sys.argv[1:])
+listener = socket.create_server(("127.0.0.1", port))
+print("listening", flush=True)
+
+def carry(source, target, left):
+    while left > 0 and (data := source.recv(min(left, 65536))):
+        target.sendall(data)
+        left -= len(data)
+    if left <= 0:
+        print("stalled", flush=True)
+        threading.Event().wait()
+    target.shutdown(socket.SHUT_WR)
+
+while True:
+    ours, _ = listener.accept()
+    theirs = socket.create_connection(("127.0.0.1", there))
+    for source, target, left in ((ours, theirs, 1 << 62), (theirs, ours, size)):
+        threading.Thread(target=carry, args=(source, target, left), daemon=True).start()
+"""
+
+
+@dataclass
+class Stalling:
+    """A way to the registry on which every connection stands still after 1 MiB, and which ends with its block."""
+
+    space: Space
+    registry: int
+    port: int
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        command = self.space.inside(
+            sys.executable, "-c", _STALL, str(self.registry), str(self.port), str(1 << 20)
+        )
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        self.wait()
+        return self
+
+    def wait(self) -> None:
+        """Until it says what it does next: that it listens, then that it has stalled."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline(), "the way to the registry has ended"
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        self.process.kill()
+        self.process.wait(10)
+        self.process.stdout.close()
