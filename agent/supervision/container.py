@@ -135,8 +135,8 @@ class ContainerSupervisor(Keeper):
         state = self._state_of(None)
         if state is not None and state["Running"]:
             self._follow(int(state["Pid"]))
+        self._has_run()
         if self._pid == 0:
-            self._has_run()
             self._over_with(self._state_of(None))
 
     def _follow(self, pid: int) -> None:
@@ -162,8 +162,7 @@ class ContainerSupervisor(Keeper):
             self._not_run(f"the Docker engine ended while it started the container ({error.strerror})")
 
     def _watch_execution(self) -> None:
-        if not self._ended:  # starting the container has told it already
-            self._has_run()
+        if not self._ended:  # else it was over before anything could be said of it
             self._enter("running")
             self._obey()  # a stop that came in between
 

@@ -1,12 +1,14 @@
 """Docker engines of the tests' own: each with its data, its socket and its network namespace, ended by pid."""
 
 import os
+import resource
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +16,13 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
+from tests.agent.agents import alive, eventually
 from tests.docker.image import IMAGE, image_archive
 from tests.docker.spaces import Space
 
 _START_SECONDS = 90
 _END_SECONDS = 30
+_LOCKED_BYTES = 8 << 20
 
 
 @dataclass
@@ -43,6 +47,7 @@ class Engine:
     def start(self) -> "Engine":
         self._forget_pid_file()
         command = self.space.inside(
+            *_limited(),
             "dockerd",
             *("--data-root", str(self.directory / "data"), "--exec-root", str(self.directory / "exec")),
             *("-H", self.url, "-p", str(self.directory / "pid"), "--bip", self.bip, *self.options),
@@ -90,10 +95,16 @@ class Engine:
         return self
 
     def kill(self) -> None:
-        """SIGKILL to dockerd alone: containerd and the containers go on."""
+        """SIGKILL to dockerd: its containerd dies with it, the containers and their shims go on."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(_END_SECONDS)
+        # The next dockerd must not take the dying containerd for one that runs.
+        file = self.directory / "exec" / "containerd" / "containerd.pid"
+        if file.exists():
+            pid = int(file.read_text())
+            eventually(lambda: not alive(pid), "its containerd has ended", _END_SECONDS)
+            file.unlink()
 
     def stop(self) -> None:
         """Ends its containers, itself, and its containerd; nothing stays."""
@@ -130,6 +141,13 @@ class Engine:
             point = line.split()[1]
             if point.startswith(str(self.directory)):
                 subprocess.run(["umount", "--lazy", point], capture_output=True, timeout=30, check=False)
+
+
+def _limited() -> Sequence[str]:
+    """Engines that can lock little memory and can't change that, wherever the tests run."""
+    _, most = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    locked = min(most, _LOCKED_BYTES) if most != resource.RLIM_INFINITY else _LOCKED_BYTES
+    return ("prlimit", f"--memlock={locked}:{locked}", "setpriv", "--bounding-set=-sys_resource")
 
 
 def _processes() -> list[int]:

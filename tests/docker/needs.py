@@ -4,7 +4,18 @@ import os
 import shutil
 import subprocess
 
-PROGRAMS = ("dockerd", "docker-registry", "iptables", "ip", "nsenter", "wg", "wireguard-go", "exportfs")
+PROGRAMS = (
+    "dockerd",
+    "docker-registry",
+    "iptables",
+    "ip",
+    "nsenter",
+    "prlimit",
+    "setpriv",
+    "wg",
+    "wireguard-go",
+    "exportfs",
+)
 _SECONDS = 20
 
 
