@@ -20,7 +20,7 @@ _BENCH = "import importlib, sys; sys.exit(importlib.import_module(sys.argv[1]).m
 
 
 _PYTEST = (sys.executable, "-m", "pytest")
-_APART = ("tests/e2e", "tests/local")
+_APART = ("tests/e2e", "tests/local", "tests/docker")
 """Tests that mostly wait for processes to start and end: a second pytest runs them beside the others."""
 
 
@@ -43,7 +43,7 @@ def _run_halves() -> int:
     ignored = [f"--ignore={name}" for name in _APART]
     with tempfile.TemporaryFile() as output:
         argv = [sys.executable, "-m", "console.local", "test", *_APART]
-        print(f"{' and '.join(_APART)} run beside these tests; what they say follows at the end.", flush=True)
+        print(f"{', '.join(_APART)} run beside these tests; what they say follows at the end.", flush=True)
         beside = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         status = _run([*_PYTEST, *ignored], command="test")
         status = beside.wait() or status
