@@ -1,7 +1,10 @@
 """A gang of two in containers on two machines, from the submission to the end, on the machines' own network."""
 
+from functools import partial
+
 import pytest
 
+from tests.docker.engine import Engine
 from tests.docker.image import IMAGE
 from tests.docker.machines import containers
 from tests.docker.whole import whole
@@ -66,4 +69,8 @@ def test_a_gang_meets_is_adopted_and_goes_back_where_an_image_is_missing(site, t
         )
         world.clean()
         for machine in machines.values():
-            eventually(lambda engine=machine.engine: containers(engine) == [], "no container", SECONDS)
+            eventually(partial(_empty, machine.engine), "no container", SECONDS)
+
+
+def _empty(engine: Engine) -> bool:
+    return containers(engine) == []
