@@ -22,7 +22,14 @@ from typing import Any, NoReturn
 from agent.supervision.processes import process_started
 from agent.supervision.records import read
 
-_NAMESPACES = {"user": 0x10000000, "mnt": 0x00020000, "pid": 0x20000000, "ipc": 0x08000000, "uts": 0x04000000}
+_NAMESPACES = {
+    "user": 0x10000000,
+    "mnt": 0x00020000,
+    "pid": 0x20000000,
+    "ipc": 0x08000000,
+    "uts": 0x04000000,
+    "net": 0x40000000,
+}
 _DUMPABLE, _BOUNDING_DROP, _SUBREAPER, _NO_NEW_PRIVILEGES, _AMBIENT, _AMBIENT_CLEAR = 4, 24, 36, 38, 47, 4
 _CAPABILITY_VERSION = 0x20080522
 _MOST_CAPABILITIES = 64

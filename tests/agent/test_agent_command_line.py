@@ -65,6 +65,7 @@ def test_join_keeps_the_credential_to_itself(
         "docker_socket": "/run/docker.sock",
         "device_root": None,
         "drive_roots": [str(tmp_path)],
+        "gpus": [],
     }
     assert stat.S_IMODE((state / "agent.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(state.stat().st_mode) == 0o700

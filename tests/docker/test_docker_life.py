@@ -9,7 +9,7 @@ from tests.agent.agents import AgentProcess, eventually
 from tests.agent.fake_console import FakeConsole
 from tests.docker.engine import Engine
 from tests.docker.machines import contained, container_of, containers, join_docker
-from wire.agent_messages import Exit, FileMount, Secret
+from wire.agent_messages import Exit, FileMount, Probe, Probes, Secret
 
 pytestmark = pytest.mark.docker
 
@@ -71,4 +71,31 @@ def test_a_killed_agent_is_replaced_without_a_trace(console, agent, engine) -> N
     assert container_of(engine, "a1")["State"]["Pid"] == before
     assert console.wait_gone("a1", seconds=60).exit == Exit(kind="exited", code=0)
     assert console.wait_whole_log("a1") == "".join(f"line {i}\n" for i in range(1, 31))
+    eventually(lambda: containers(engine) == [], "no container", 30)
+
+
+def test_a_probe_runs_inside_the_container_as_the_worker(console, agent, engine) -> None:
+    look = (
+        "test $(id -u) = 1500 && test $ANSWER = 42 && test -e /tmp/up && ip -o link | grep -c . > /tmp/links"
+    )
+    probes = Probes(startup=Probe(exec=("bash", "-c", look), period_seconds=0.2, failure_threshold=100))
+    script = (
+        "touch /tmp/up; while [ ! -e /tmp/links ]; do sleep 0.1; done; cat /tmp/links; ip -o link | grep -c ."
+    )
+    console.want(contained(script=script, user="1500:1500", env={"ANSWER": "42"}, probes=probes))
+    assert console.wait_gone("a1", seconds=60).exit == Exit(kind="exited", code=0)
+    seen, own = console.wait_whole_log("a1").split()
+    assert seen == own, "the probe is on the worker's network"
+
+
+def test_what_cannot_be_executed_is_said_for_people(console, agent, engine) -> None:
+    console.want(contained(command="nosuch"), contained("a2", user="nobody-here", phase="prepare"))
+    end = console.wait_gone("a1", seconds=60).exit
+    assert (end.kind, end.message) == ("not_started", "command not found: nosuch (in the image)")
+    console.want(contained("a2", user="nobody-here"), contained("a3", working_dir="/proc/1/mem"))
+    said = {name: console.wait_gone(name, seconds=60).exit for name in ("a2", "a3")}
+    assert said["a2"].message == (
+        "There is no user nobody-here in the image. Give a number, or leave `user` out."
+    )
+    assert said["a3"].kind in ("not_prepared", "not_started")
     eventually(lambda: containers(engine) == [], "no container", 30)
