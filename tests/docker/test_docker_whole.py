@@ -1,15 +1,17 @@
 """A gang of two in containers on two machines, from the submission to the end, on the machines' own network."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.docker.engine import Engine
 from tests.docker.image import IMAGE
 from tests.docker.machines import containers
-from tests.docker.whole import whole
+from tests.docker.registry import Registry, Stalling
+from tests.docker.whole import Whole, whole
 from tests.e2e.documents import gang
-from tests.e2e.world import eventually
+from tests.e2e.world import World, eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.processes]
 SECONDS = 120
@@ -61,15 +63,47 @@ def test_a_gang_meets_is_adopted_and_goes_back_where_an_image_is_missing(site, t
         assert [attempt for attempt, _, _ in world.assignments(name)] == [1, 1]
 
         name = world.submit(gang("lacks", "true", image="127.0.0.1:9/nosuch:1"))
-        reason = "The image 127.0.0.1:9/nosuch:1 can't be pulled on"
-        eventually(
-            lambda: any(reason in text for _, _, text in world.history(name)),
-            lambda: world.history(name),
-            SECONDS,
-        )
+        told = partial(_tells, world, name, "The image 127.0.0.1:9/nosuch:1 can't be pulled on")
+        eventually(told, lambda: world.history(name), SECONDS)
+        _a_member_that_cannot_pull(here, tmp_path)
         world.clean()
         for machine in machines.values():
             eventually(partial(_empty, machine.engine), "no container", SECONDS)
+
+
+def _a_member_that_cannot_pull(here: Whole, directory: Path) -> None:
+    """gpu-01 has the image, gpu-02's pull stands still: the barrier's time is over, and all go back."""
+    world, machines = here.world, here.machines
+    registry = Registry(machines["gpu-02"].space, directory).start()
+    try:
+        registry.push(machines["gpu-02"].engine)
+        with Stalling(machines["gpu-02"].space, registry.port, port=5900) as stalling:
+            image = registry.image.replace(registry.host, stalling.host)
+            _tag(machines["gpu-01"].engine, image)
+            name = world.submit(gang("stuck", "true", image=image))
+            stalling.wait()
+            eventually(lambda: _states(world, name) == {"ready", "preparing"}, "one of two is ready", SECONDS)
+            late = "UPDATE runs_assignment SET ready_at = ready_at - interval '15 min' WHERE ready_at IS NOT NULL"
+            world.sql(late)
+            reason = "Gang barrier timed out waiting for all members"
+            told = partial(_tells, world, name, reason)
+            eventually(told, lambda: world.history(name), SECONDS)
+    finally:
+        registry.stop()
+
+
+def _tells(world: World, name: str, text: str) -> bool:
+    return any(text in said for _, _, said in world.history(name))
+
+
+def _states(world: World, name: str) -> set[str]:
+    return {worker["state"].lower() for worker in world.status(name)["workers"]}
+
+
+def _tag(engine: Engine, name: str) -> None:
+    client = engine.client()
+    client.images.get(IMAGE).tag(*name.rsplit(":", 1))
+    client.close()
 
 
 def _empty(engine: Engine) -> bool:
