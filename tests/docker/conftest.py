@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.fake_console import FakeConsole
 from tests.docker.engine import Engine
 from tests.docker.needs import why_not
 from tests.docker.registry import Registry
@@ -32,9 +33,15 @@ def pytest_terminal_summary(
         terminalreporter.write_sep("=", said, yellow=True)
 
 
+@pytest.fixture
+def engine(shared_engine: Engine) -> Iterator[Engine]:
+    """For tests that neither kill nor restart it, with the tests' image; no container of a test outlives it."""
+    yield shared_engine
+    shared_engine.remove_containers()
+
+
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    """One for all tests that neither kill nor restart it, with the tests' image."""
+def shared_engine() -> Iterator[Engine]:
     space = Space().open()
     engine = Engine(space)
     try:
@@ -54,6 +61,13 @@ def engine_to_kill() -> Iterator[Engine]:
     finally:
         engine.stop()
         space.close()
+
+
+@pytest.fixture
+def console() -> Iterator[FakeConsole]:
+    console = FakeConsole().start()
+    yield console
+    console.stop()
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ class Engine:
         """Ends its containers, itself, and its containerd; nothing stays."""
         if self.process is not None and self.process.poll() is None:
             with suppress(DockerException):
-                self._remove_containers()
+                self.remove_containers()
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(_END_SECONDS)
@@ -119,7 +119,7 @@ class Engine:
         self._end_leftovers()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _remove_containers(self) -> None:
+    def remove_containers(self) -> None:
         client = self.client()
         try:
             for container in client.containers.list(all=True, ignore_removed=True):

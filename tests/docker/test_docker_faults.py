@@ -20,13 +20,6 @@ LOOP = "echo up; while :; do sleep 0.1; done"
 
 
 @pytest.fixture
-def console() -> Iterator[FakeConsole]:
-    console = FakeConsole().start()
-    yield console
-    console.stop()
-
-
-@pytest.fixture
 def agent(console: FakeConsole, engine_to_kill: Engine, tmp_path: Path) -> Iterator[AgentProcess]:
     (tmp_path / "drives" / "count").mkdir(parents=True)
     agent = AgentProcess(console, tmp_path / "state")

@@ -16,13 +16,6 @@ pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-def console() -> Iterator[FakeConsole]:
-    console = FakeConsole().start()
-    yield console
-    console.stop()
-
-
-@pytest.fixture
 def agent(console: FakeConsole, engine: Engine, tmp_path: Path) -> Iterator[AgentProcess]:
     agent = join_docker(AgentProcess(console, tmp_path / "state"), engine).start()
     yield agent

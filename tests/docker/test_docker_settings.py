@@ -33,13 +33,6 @@ GPUS = tuple(f"GPU-a57ae051-0000-4000-8000-00000000000{number}" for number in ra
 
 
 @pytest.fixture
-def console() -> Iterator[FakeConsole]:
-    console = FakeConsole().start()
-    yield console
-    console.stop()
-
-
-@pytest.fixture
 def agent(console: FakeConsole, engine: Engine, tmp_path: Path) -> Iterator[AgentProcess]:
     for node in NODES:
         path = tmp_path / "devices" / "dev" / node
