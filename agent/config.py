@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from agent.files import file_replace
+from wire.mesh import LISTEN_PORT
 
 CONFIG_NAME = "agent.json"
 DOCKER_SOCKET = "/run/docker.sock"
@@ -36,6 +37,10 @@ class Config(BaseModel):
     """Path of an inventory file that this machine pretends to have."""
     address: str | None = None
     """What other machines reach this one by; None: the address of the route to the console."""
+    mesh_port: int = Field(default=LISTEN_PORT, ge=1, le=65535)
+    """UDP, on which WireGuard listens for the other machines."""
+    mesh_endpoint: str | None = None
+    """Where these find it, "203.0.113.9:51820", or "none"; None: at `address` and `mesh_port`."""
     hide: tuple[str, ...] = ()
     """Further files and directories that no worker may see, such as other agents' state."""
     drive_roots: tuple[Annotated[str, AfterValidator(_drive_root)], ...] = ()

@@ -30,6 +30,7 @@ from agent.inventory import (
 from agent.journal import Journal
 from agent.launching import Places
 from agent.logs import LogShipper
+from agent.mesh.mesh import Mesh, Settings
 from agent.ports import BusyPorts
 from agent.runtime import Runtime
 from agent.silence import simulated_gpus_busy
@@ -53,7 +54,8 @@ class Agent:
         places = Places(config.state / "events", config.state / "heard", boot_id_read())
         address = address_source(config)
         self._busy_ports = BusyPorts(self._ports_held)
-        self._runtime = runtime = _runtime(config, places, address, self._busy_ports.note)
+        self._mesh = mesh_of(config, address, self._changed)
+        self._runtime = runtime = _runtime(config, places, address, self._busy_ports.note, self._mesh)
         self._console = Console(config.server, config.credential)
         self._state = DesiredState(config.state / "desired.json")
         self._discovery = _discovery(config, places.boot_id)
@@ -88,6 +90,8 @@ class Agent:
         return self._workers.ports_held()
 
     def _apply(self, desired: Desired) -> None:
+        if self._mesh is not None:
+            self._mesh.apply(desired)
         self._workers.apply(desired)
         self._runtime.sweep(self._workers.names())
 
@@ -101,9 +105,14 @@ class Agent:
     def start(self) -> None:
         if self._discovery is not None:
             self._discovery.start()
+        desired = self._state.read().desired
+        if self._mesh is not None:
+            self._mesh.start()
+            if desired is not None:
+                self._mesh.apply(desired)
         self._runtime.open()
         self._events.start()
-        self._workers.adopt(self._state.read().desired)
+        self._workers.adopt(desired)
         self._shipper.start()
         if self._discovery is not None:
             self._discovery.wait(_DISCOVERY_SECONDS)
@@ -121,6 +130,8 @@ class Agent:
         self._channel.close()
         self._shipper.close()
         self._workers.close()
+        if self._mesh is not None:
+            self._mesh.close()
         self._runtime.close()
         if self._discovery is not None:
             self._discovery.close()
@@ -137,6 +148,7 @@ class Agent:
             inventory=self._looked[0],
             assignments=self._workers.reports(),
             busy_ports=self._busy_ports.read(),
+            mesh=self._mesh.report() if self._mesh is not None else None,
         )
 
 
@@ -175,19 +187,30 @@ def _lock(state: Path) -> int:
     return descriptor
 
 
+def mesh_of(config: Config, address: Callable[[], str], changed: Callable[[], None]) -> Mesh | None:
+    """None where workers share the machine's network anyway."""
+    if config.runtime != "docker":
+        return None
+    return Mesh(config.state, Settings(config.mesh_port, config.mesh_endpoint), address, changed)
+
+
 def _discovery(config: Config, boot_id: str) -> Discovery | None:
     """None on a machine that only pretends to have its devices."""
     return None if config.simulate else Discovery(config.state, boot_id, check=machine_checks)
 
 
 def _runtime(
-    config: Config, places: Places, address: Callable[[], str], port_taken: Callable[[int], None]
+    config: Config,
+    places: Places,
+    address: Callable[[], str],
+    port_taken: Callable[[int], None],
+    mesh: Mesh | None,
 ) -> Runtime:
-    if config.runtime == "bubblewrap":
+    if mesh is None:
         return Bubblewrap(config, places, address, port_taken)
     from agent.containers.docker_runtime import Docker  # the SDK takes half a second to load
 
-    return Docker(config, places, address, port_taken)
+    return Docker(config, places, address, port_taken, mesh)
 
 
 def _inventory(config: Config, runtime: Runtime, discovery: Discovery | None) -> InventorySource:

@@ -21,6 +21,8 @@ from agent.config import (
 from agent.runtime import NotPrepared
 from agent.simulate import SimulateError, simulated_read
 from wire.agent_messages import JOIN_PATH, JoinAnswer, JoinRequest
+from wire.environment import MAX_PORT
+from wire.mesh import LISTEN_PORT, UNREACHABLE, check_endpoint
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -40,6 +42,8 @@ class Joining:
     runtime: RuntimeName = "bubblewrap"
     simulate: Path | None = None
     address: str | None = None
+    mesh_port: int = LISTEN_PORT
+    mesh_endpoint: str | None = None
     hide: tuple[Path, ...] = ()
     drive_roots: tuple[Path, ...] = ()
     gpus: tuple[str, ...] = ()
@@ -52,6 +56,7 @@ def join(joining: Joining) -> Config:
     server, name = _server(joining.server), _name(joining.name)
     if Path("/") in [path.resolve() for path in joining.drive_roots]:
         raise JoinError("Drives can't lie anywhere: give --drive-root a directory of theirs, such as /data.")
+    _require_endpoint(joining)
     try:
         state = state_prepare(joining.state)
         if (state / CONFIG_NAME).exists():
@@ -72,6 +77,8 @@ def join(joining: Joining) -> Config:
             runtime=joining.runtime,
             simulate=str(joining.simulate.resolve()) if joining.simulate else None,
             address=joining.address,
+            mesh_port=joining.mesh_port,
+            mesh_endpoint=joining.mesh_endpoint,
             hide=tuple(str(path.resolve()) for path in joining.hide),
             drive_roots=tuple(str(path.resolve()) for path in joining.drive_roots),
             gpus=joining.gpus,
@@ -90,6 +97,17 @@ def _find_engine(path: str, machine: str) -> None:
         engine_client(path, machine).close()
     except NotPrepared as error:
         raise JoinError(str(error)) from error
+
+
+def _require_endpoint(joining: Joining) -> None:
+    if not 1 <= joining.mesh_port <= MAX_PORT:
+        raise JoinError(f"{joining.mesh_port} is no port. Give --mesh-port one from 1 to {MAX_PORT}.")
+    if joining.mesh_endpoint in (None, UNREACHABLE):
+        return
+    try:
+        check_endpoint(joining.mesh_endpoint or "?")
+    except ValueError as error:
+        raise JoinError(f"--mesh-endpoint {joining.mesh_endpoint} can't be used: {error}.") from error
 
 
 def _exchange(server: str, token: str, name: str, runtime: RuntimeName) -> JoinAnswer:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agent import VERSION
 from agent.config import DOCKER_SOCKET, ConfigError, config_read, state_default
+from wire.mesh import LISTEN_PORT
 
 DESCRIPTION = "Runs this machine's workers for an Astraeus console."
 
@@ -56,6 +57,18 @@ def _join_arguments(join: argparse.ArgumentParser) -> None:
     join.add_argument("--simulate", type=Path, metavar="FILE", help="pretend to have the inventory in FILE")
     join.add_argument("--address", help="what other machines reach this one by (its route to the console)")
     join.add_argument(
+        "--mesh-port",
+        type=int,
+        default=LISTEN_PORT,
+        metavar="PORT",
+        help="UDP port on which other machines reach this one's mesh (%(default)s)",
+    )
+    join.add_argument(
+        "--mesh-endpoint",
+        metavar="ADDRESS:PORT",
+        help="where they find it, or `none` where they can't (its address and --mesh-port)",
+    )
+    join.add_argument(
         "--hide",
         type=Path,
         action="append",
@@ -98,6 +111,8 @@ def _join(arguments: argparse.Namespace) -> int:
         runtime=arguments.runtime,
         simulate=arguments.simulate,
         address=arguments.address,
+        mesh_port=arguments.mesh_port,
+        mesh_endpoint=arguments.mesh_endpoint,
         hide=tuple(arguments.hide),
         drive_roots=tuple(arguments.drive_root),
         gpus=tuple(arguments.gpu),

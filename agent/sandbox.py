@@ -9,6 +9,7 @@ from agent.config import Config
 from agent.devices import device_nodes
 from agent.drives import Drive
 from agent.layout import Bind, Data, LayoutError, Machine, layout
+from agent.names import HOSTS, hosts_file
 from agent.runtime import NotPrepared
 from agent.supervision.sandbox_process import FIRST_FILE_FD, GATE_FD, READY_FD, STATUS_FD
 from agent.users import user_find, user_reaches
@@ -19,7 +20,6 @@ SECRETS = ("/etc/shadow", "/etc/gshadow", "~/.ssh", "~/.aws", "~/.kube", "~/.doc
 """Credentials of this machine that no worker has any use for."""
 _MOST_OPTIONS = 8900  # bubblewrap refuses more than 9000
 _HOSTNAME_LENGTH = 64
-_HOSTS = "/etc/hosts"
 
 Content = tuple[str, int, bytes]
 """Path in the sandbox, mode and bytes of a file."""
@@ -28,12 +28,12 @@ Content = tuple[str, int, bytes]
 def contents(assignment: Assignment, *, name: str, address: str) -> list[Content]:
     """Every file that is mounted into the sandbox, secrets excepted.
 
-    /etc/hosts is one of them: the worker's host name has to lead to this machine's address (gloo asks).
+    /etc/hosts is one of them, unless the run has one of its own.
     """
     files = [(file.path, file.mode, file.value.encode()) for file in assignment.files]
-    hosts = Path(_HOSTS)
-    if hosts.is_file() and not hosts.is_symlink() and all(path != _HOSTS for path, _, _ in files):
-        files.append((_HOSTS, 0o644, f"{address}\t{name}\n".encode() + hosts.read_bytes()))
+    own = all(path != str(HOSTS) for path, _, _ in files)
+    if own and HOSTS.is_file() and not HOSTS.is_symlink():
+        files.append((str(HOSTS), 0o644, hosts_file(assignment, machine=name, address=address)))
     return files
 
 

@@ -100,7 +100,9 @@ def sync_receive(machine_id: int, request: SyncRequest) -> Received:
 
 def _inventory_follow(machine: Machine, request: SyncRequest, observed: Observed) -> None:
     """Most observations differ in their assignments only: the inventory's dozen statements are spared then."""
-    mark = sha256(f"{observed.inventory.model_dump_json()}{observed.busy_ports}".encode()).digest()
+    mark = sha256(
+        f"{observed.inventory.model_dump_json()}{observed.busy_ports}{observed.mesh}".encode()
+    ).digest()
     if _inventories.get(machine.id) != (machine.observed_digest, mark):
         inventory_store(machine=machine, observed=observed, skew=timedelta(seconds=_skew(request)))
     transaction.on_commit(lambda: _inventories.update({machine.id: (request.digest, mark)}))

@@ -9,6 +9,7 @@ from django.db.models import F
 from common.clock import database_now
 from machines.fabrics import KnownFabrics, fabrics_settle, reported_key
 from machines.health_events import health_events_store
+from machines.mesh import mesh_store
 from machines.models import Gpu, Machine, MachineLabel, RdmaPort
 from machines.overrides import Judged, Overrides
 from machines.signals import cluster_changed
@@ -26,6 +27,7 @@ def inventory_store(*, machine: Machine, observed: Observed, skew: timedelta = t
     inventory, overrides = observed.inventory, Overrides.of(machine)
     _page_store(machine, inventory, skew, overrides)
     health_events_store(machine, inventory.health_events, skew)
+    mesh_store(machine, observed.mesh)
     changed = any(
         (
             _machine_store(machine, observed),

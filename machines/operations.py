@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from common.clock import database_now
 from common.errors import Conflict, FieldError, Invalid, NotFound
+from machines.mesh import mesh_leave
 from machines.models import Cluster, Machine, MachineCredential, Pool
 from machines.services import machine_changed, machine_cordon, machines_lock, machines_wake, name_checked
 from tenancy.access import Actor
@@ -100,6 +101,7 @@ def machine_remove(*, machine: Machine, actor: Actor) -> None:
     machine.rdma_ports.all().delete()
     drives = list(machine.drives.values_list("name", flat=True))
     machine.drives.all().delete()
+    mesh_leave(machine)
     machine.gpus.update(present=False)  # what they were held by stays told
     before = {"pool": machine.pool.slug, **({"drives": drives} if drives else {})}
     machine_changed(machine, actor, "remove", before, None)

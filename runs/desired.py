@@ -6,8 +6,10 @@ from typing import Any
 from uuid import UUID
 
 from machines.channel import starts_withheld
+from machines.mesh import mesh_order
 from machines.models import Machine
 from runs.launch import secrets_of
+from runs.meeting import Member, meeting_of, members_load
 from runs.models import Assignment
 from runs.states import Phase
 from tenancy.registries import credential_logins
@@ -28,23 +30,33 @@ def desired_load(machine_id: int) -> tuple[int, wire.Desired]:
 
     The revision is read first: what is added meanwhile comes under the old number, and again under the next.
     """
-    machine = Machine.objects.get(id=machine_id)
+    machine = Machine.objects.select_related("cluster").get(id=machine_id)
     held = list(
         Assignment.objects.held()
         .filter(machine=machine)
-        .select_related("attempt__run__parent", "worker")
+        .select_related("attempt__run__parent", "attempt__run__workspace", "attempt__run__cluster", "worker")
         .order_by("placed_at", "id")
     )
-    hold, secrets = starts_withheld(machine), _secrets(held)
+    hold, secrets, gangs = starts_withheld(machine), _secrets(held), members_load(held)
     templates = {each.id: _template(each) for each in held if each.phase != Phase.STOP}
     logins = _logins(held, templates)
     messages = []
     for assignment in held:
         message = _message(assignment, hold_start=hold)
+        message |= meeting_of(assignment, gangs.get(assignment.attempt_id, []))
         if assignment.id in templates:
             message |= _contents(assignment, templates[assignment.id], secrets, logins)
         messages.append(wire.Assignment.model_validate(message))
-    return machine.desired_revision, wire.Desired(assignments=tuple(messages))
+    mesh = mesh_order(machine, _beside(held))
+    return machine.desired_revision, wire.Desired(assignments=tuple(messages), mesh=mesh)
+
+
+def _beside(held: Iterable[Assignment]) -> Iterable[Machine]:
+    """The machines with which this one shares a gang on the mesh, by name."""
+    attempts = {assignment.attempt_id for assignment in held if assignment.launch.get("on_mesh")}
+    if not attempts:
+        return ()
+    return Machine.objects.filter(assignments__attempt__in=attempts).order_by("name").distinct()
 
 
 def _secrets(assignments: Iterable[Assignment]) -> Secrets:

@@ -38,6 +38,8 @@ class Gang:
     gpu_uuids: Mapping[int, str]
     drives: Mapping[int, Mapping[str, str]]
     """Machine id → name of a drive → its directory there."""
+    mesh: Mapping[int, str]
+    """Machine id → its worker's address on the mesh; empty where the gang shares its machines' networks."""
     whole: Mapping[str, int] | None
     """Of a worker that starts on its own: how many workers each group of its run has."""
 
@@ -51,8 +53,10 @@ def gang_of(
     attempt: RunAttempt,
     *,
     drives: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
+    mesh: Mapping[int, str] = MappingProxyType({}),
 ) -> Gang:
-    """`drives`: machine id → name of a drive → its directory there, for every drive that the run names."""
+    """`drives`: machine id → name of a drive → its directory there, for every drive that the run names.
+    `mesh`: machine id → its worker's address on the mesh, for all of them or none."""
     gpus = [gpu for rank in placement.ranks for gpu in rank.gpu_ids]
     return Gang(
         run=run,
@@ -66,6 +70,7 @@ def gang_of(
         leader_address=attempt.leader_address,
         gpu_uuids=dict(Gpu.objects.filter(id__in=gpus).values_list("id", "uuid")),
         drives=drives,
+        mesh=mesh,
         whole=_whole(run),
     )
 
@@ -90,6 +95,8 @@ def launch_of(gang: Gang, rank: Rank, worker: Worker, machine: Machine) -> dict[
         "attempt": gang.attempt.number,
         "rank": worker.rank,
         "gang": len(gang.hostnames) > 1,
+        "address": gang.mesh.get(machine.id) or machine.address,
+        "on_mesh": bool(gang.mesh),
         "image": template.image,
         "command": template.command,
         "args": list(template.args),

@@ -18,6 +18,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from wire.machine_facts import CheckReport, Health, HealthEvent, HostReport, SplitGpu
+from wire.mesh import MeshOrder, MeshReport, WorkerMesh
 from wire.message import Epoch, Message, Number, Text
 
 PROTOCOL_VERSION = 1
@@ -249,6 +250,10 @@ class Assignment(Message):
     mounts: tuple[DriveMount, ...] = ()
     secrets: tuple[Secret, ...] = ()
     registry: RegistryLogin | None = None
+    names: dict[str, str] = Field(default_factory=dict)
+    """Of the run and its workers → address: how the members of a gang find each other, on any network."""
+    mesh: WorkerMesh | None = None
+    """None: the worker shares the machine's network."""
 
     def withheld(self) -> str:
         """Which secrets and which registry credential have no value here, in words; empty when all have."""
@@ -268,10 +273,12 @@ class Assignment(Message):
 class Desired(Message):
     assignments: tuple[Assignment, ...] = ()
     """All of them: what the agent holds beyond these is disowned, to be stopped and cleaned away."""
+    mesh: MeshOrder | None = None
+    """None: the machine has no place on the mesh."""
 
     def stored(self) -> "Desired":
         """As it may be written to a disk: without the values of secrets."""
-        return Desired(assignments=tuple(assignment.stored() for assignment in self.assignments))
+        return self.model_copy(update={"assignments": tuple(each.stored() for each in self.assignments)})
 
     def withheld(self) -> bool:
         """Whether the value of a secret that is still of use is missing here."""
@@ -333,6 +340,8 @@ class Observed(Message):
     assignments: tuple[AssignmentReport, ...] = ()
     busy_ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = Field(default=(), max_length=1000)
     """TCP ports from 29500 to 29599 in use by something that is not ours."""
+    mesh: MeshReport | None = None
+    """None: no mesh with this runtime."""
 
 
 class SyncRequest(Message):

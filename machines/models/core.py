@@ -5,6 +5,7 @@ from django.db.models import Q
 
 from machines.states import DriveKind, Health, LinkLayer, MachineState, Reach, Runtime
 from tenancy.models import Organization, Workspace
+from wire.mesh import DEFAULT_RANGE
 
 
 class Cluster(models.Model):
@@ -15,6 +16,8 @@ class Cluster(models.Model):
     name = models.CharField(max_length=100)
     pass_no = models.BigIntegerField(default=0)
     passed_at = models.DateTimeField(null=True)
+    mesh_range = models.CharField(max_length=18, default=DEFAULT_RANGE)
+    """From which every machine gets a subnet (machines/mesh.py)."""
 
     class Meta:
         constraints = (models.UniqueConstraint("organization", "slug", name="cluster_slug_unique"),)
@@ -114,6 +117,15 @@ class Machine(models.Model):
     clock_skew = models.FloatField(default=0)
     """Seconds that its clock is behind the console's, less than 0 when ahead; to the second."""
 
+    # The mesh (machines/mesh.py).
+    mesh_key = models.CharField(max_length=44, blank=True)
+    """Its public key; the private one has never left the machine."""
+    mesh_endpoint = models.CharField(max_length=64, blank=True)
+    mesh_number = models.PositiveIntegerField(null=True)
+    """Which subnet of the cluster's range is its own; None: none."""
+    mesh_flaw = models.CharField(max_length=300, blank=True)
+    """Why it is not on the mesh although its agent could be, a sentence."""
+
     # The channel.
     instance = models.CharField(max_length=64, blank=True)
     previous_instance = models.CharField(max_length=64, blank=True)
@@ -146,10 +158,19 @@ class Machine(models.Model):
                 "cluster", "name", name="machine_name_unique", condition=Q(removed_at=None)
             ),
             models.CheckConstraint(condition=Q(health__in=Health.values), name="machine_health_known"),
+            models.UniqueConstraint(
+                "cluster", "mesh_number", name="mesh_number_unique", condition=Q(mesh_number__isnull=False)
+            ),
+            models.UniqueConstraint("cluster", "mesh_key", name="mesh_key_unique", condition=~Q(mesh_key="")),
         )
+        indexes = (models.Index("boot_id", name="machine_of_host"),)
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def on_mesh(self) -> bool:
+        return self.mesh_number is not None and not self.mesh_flaw
 
     @property
     def state(self) -> MachineState:

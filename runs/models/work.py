@@ -124,7 +124,8 @@ class Assignment(models.Model):
 
 
 class Allocation(models.Model):
-    """One GPU, or the cores and memory of a worker, or a leader's rendezvous port: held until released."""
+    """One GPU, or the cores and memory of a worker with its address on the mesh and, of a leader, the rendezvous port:
+    held until released."""
 
     assignment = models.ForeignKey(Assignment, models.CASCADE, related_name="allocations")
     machine = models.ForeignKey(Machine, models.PROTECT, related_name="allocations")
@@ -132,6 +133,7 @@ class Allocation(models.Model):
     cpu_cores = models.FloatField(default=0)
     memory_bytes = models.BigIntegerField(default=0)
     port = models.PositiveIntegerField(null=True)
+    mesh_address = models.GenericIPAddressField(protocol="IPv4", null=True)
     created_at = models.DateTimeField()
     released_at = models.DateTimeField(null=True)
 
@@ -142,6 +144,12 @@ class Allocation(models.Model):
             ),
             models.UniqueConstraint(
                 "machine", "port", name="port_held_once", condition=Q(released_at=None, port__isnull=False)
+            ),
+            models.UniqueConstraint(
+                "machine",
+                "mesh_address",
+                name="mesh_address_held_once",
+                condition=Q(released_at=None, mesh_address__isnull=False),
             ),
         )
         indexes = (

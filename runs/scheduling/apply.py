@@ -12,6 +12,7 @@ from machines.services import machines_lock, machines_revise
 from placement import Placement, Rank
 from runs.events import WorkerMove, run_move, workers_move
 from runs.launch import Gang, gang_of, launch_of
+from runs.meeting import mesh_addresses
 from runs.models import Allocation, Assignment, Run, RunAttempt, Worker
 from runs.queue import NOT_QUEUED, runs_leave_queue
 from runs.scheduling.ports import port_choose
@@ -57,7 +58,8 @@ def _apply(
     port = port_choose(leader, document)
     attempt = _attempt_create(run, placement, leader, port, cluster, now)
     drives = _drives(run, document, placement, machines)
-    gang = gang_of(run, document, placement, workers, machines, attempt, drives=drives)
+    mesh = mesh_addresses(placement, machines)
+    gang = gang_of(run, document, placement, workers, machines, attempt, drives=drives, mesh=mesh)
     _members_create(gang, placement, port, now)
     machines_revise(machines, placement_changed=True)
 
@@ -133,7 +135,7 @@ def _members_create(gang: Gang, placement: Placement, port: int, now: datetime) 
     held = [
         row
         for assignment, rank in zip(assignments, placement.ranks, strict=True)
-        for row in _allocations(assignment, rank, port if rank.rank == 0 else None, now)
+        for row in _allocations(assignment, rank, port if rank.rank == 0 else None, gang, now)
     ]
     Allocation.objects.bulk_create(held)
     moves = [
@@ -164,10 +166,12 @@ def _placed(gang: Gang, rank: Rank) -> dict[str, Any]:
     }
 
 
-def _allocations(assignment: Assignment, rank: Rank, port: int | None, now: datetime) -> list[Allocation]:
+def _allocations(
+    assignment: Assignment, rank: Rank, port: int | None, gang: Gang, now: datetime
+) -> list[Allocation]:
     base = {"assignment": assignment, "machine_id": rank.machine_id, "created_at": now}
     amounts = {"cpu_cores": rank.cpu_millicores / MILLI, "memory_bytes": rank.memory_bytes}
     return [
         *(Allocation(**base, gpu_id=gpu) for gpu in rank.gpu_ids),
-        Allocation(**base, **amounts, port=port),
+        Allocation(**base, **amounts, port=port, mesh_address=gang.mesh.get(rank.machine_id)),
     ]

@@ -34,7 +34,21 @@ def port_choose(leader: Machine, document: RunDocument) -> int:
             raise NoPort(leader.name, wanted)
         return wanted
     taken = held | set(leader.busy_ports)
-    port = next((port for port in RENDEZVOUS_PORTS if port not in taken), None)
-    if port is None:
+    free = [port for port in RENDEZVOUS_PORTS if port not in taken]
+    if not free:
         raise NoPort(leader.name, None)
-    return port
+    beside = _held_beside(leader) if leader.boot_id else set()
+    return next((port for port in free if port not in beside), free[0])
+
+
+def _held_beside(leader: Machine) -> set[int | None]:
+    """Ports of leaders on other machines of the same running kernel at the same address: several agents of one host.
+
+    They are avoided, not forbidden, and where a host has more agents than there are ports nothing is.
+    """
+    beside = Machine.objects.filter(boot_id=leader.boot_id, address=leader.address).exclude(id=leader.id)
+    ids = list(beside.values_list("id", flat=True)[: len(RENDEZVOUS_PORTS) + 1])
+    if len(ids) > len(RENDEZVOUS_PORTS):
+        return set()
+    held = Allocation.objects.filter(machine__in=ids, released_at=None, port__isnull=False)
+    return set(held.values_list("port", flat=True))
