@@ -146,7 +146,7 @@ class Bubblewrap:
         )
         return run_inside(sandboxed, command, seconds, lifeline)
 
-    def addresses(self) -> tuple[str, ...]:
+    def addresses(self, entry: Entry) -> tuple[str, ...]:  # noqa: ARG002 - the same for all
         return ("127.0.0.1", "::1", self._address())  # workers share the machine's network
 
     def clear(self, entry: Entry, facts: Facts) -> bool:

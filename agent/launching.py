@@ -51,8 +51,9 @@ def settings_text(settings: Mapping[str, object]) -> bytes:
 def port_reserve(
     assignment: Assignment, machine: str, port_taken: Callable[[int], None]
 ) -> socket.socket | None:
-    """The rendezvous port, held until the leader starts; None for other workers. Raises NotPrepared."""
-    if assignment.rendezvous_port is None:
+    """The rendezvous port, held until the leader starts; None for other workers, and on the mesh, where the port is the
+    worker's own. Raises NotPrepared."""
+    if assignment.rendezvous_port is None or assignment.mesh is not None:
         return None
     try:
         return port_hold(assignment.rendezvous_port)

@@ -88,8 +88,8 @@ class Runtime(Protocol):
     ) -> Ran:
         """Run a command inside a worker that runs, with its environment, and wait for it. Raises OSError."""
 
-    def addresses(self) -> tuple[str, ...]:
-        """Where a worker's ports may be found, best first."""
+    def addresses(self, entry: Entry) -> tuple[str, ...]:
+        """Where the worker's ports may be found, best first."""
 
     def clear(self, entry: Entry, facts: Facts) -> bool:
         """End what a worker without a supervisor has left. True when its whole process tree is gone."""

@@ -144,7 +144,7 @@ class Watch:
             output = masked(ran.output.encode(), masks(entry.assignment))
             return replace(ran, output=output.decode(errors="replace"))
 
-        return look(probe, self._runtime.addresses(), run)
+        return look(probe, self._runtime.addresses(self._entry), run)
 
     def passed(self, name: Name) -> bool:
         if name == "startup":

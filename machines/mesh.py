@@ -24,7 +24,7 @@ FEWEST_SUBNETS = 16
 SHARED_SPACE = IPv4Network("100.64.0.0/10")
 
 
-def lowest_free(taken: Iterable[int], room: int) -> int | None:
+def lowest_free(taken: Iterable[int | None], room: int) -> int | None:
     held = set(taken)
     return next((number for number in range(min(room, len(held) + 1)) if number not in held), None)
 

@@ -9,7 +9,7 @@ from machines.channel import starts_withheld
 from machines.mesh import mesh_order
 from machines.models import Machine
 from runs.launch import secrets_of
-from runs.meeting import Member, meeting_of, members_load
+from runs.meeting import meeting_of, members_load
 from runs.models import Assignment
 from runs.states import Phase
 from tenancy.registries import credential_logins

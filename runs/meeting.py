@@ -32,7 +32,7 @@ def mesh_addresses(placement: Placement, machines: Mapping[int, Machine]) -> dic
         return {}
     if RdmaPort.objects.filter(machine__in=machines, state="ACTIVE").exists():
         return {}
-    taken: dict[int, set[str]] = defaultdict(set)
+    taken: dict[int, set[str | None]] = defaultdict(set)
     held = Allocation.objects.filter(machine__in=machines, released_at=None, mesh_address__isnull=False)
     for machine_id, address in held.values_list("machine_id", "mesh_address"):
         taken[machine_id].add(address)
@@ -40,7 +40,7 @@ def mesh_addresses(placement: Placement, machines: Mapping[int, Machine]) -> dic
     return {machine: address for machine, address in found.items() if address} if all(found.values()) else {}
 
 
-def _free(machine: Machine, taken: Mapping[int, set[str]]) -> str:
+def _free(machine: Machine, taken: Mapping[int, set[str | None]]) -> str:
     used = taken.get(machine.id, set())
     addresses = worker_addresses(IPv4Network(mesh_subnet(machine)))
     return next((address for address in addresses if address not in used), "")

@@ -24,6 +24,7 @@ from agent.files import file_replace
 from agent.inside import Sandboxed, run_inside
 from agent.journal import Entry, Facts
 from agent.launching import Places, Supervisors, order_stop
+from agent.mesh.mesh import Mesh
 from agent.runtime import Lifeline, NotPrepared, Ran
 
 log = logging.getLogger(__name__)
@@ -35,12 +36,18 @@ class Docker:
     name = "docker"
 
     def __init__(
-        self, config: Config, places: Places, address: Callable[[], str], port_taken: Callable[[int], None]
+        self,
+        config: Config,
+        places: Places,
+        address: Callable[[], str],
+        port_taken: Callable[[int], None],
+        mesh: Mesh | None,
     ) -> None:
         self._config = config
         self._places = places
         self._address = address
         self._port_taken = port_taken
+        self._mesh = mesh
         self._supervisors = Supervisors()
         self._images = Images(lambda: engine_client(config.docker_socket, config.name), config.name)
         self._preparing: dict[str, Preparing] = {}
@@ -94,6 +101,7 @@ class Docker:
             supervisors=self._supervisors,
             address=self._address(),
             port_taken=self._port_taken,
+            mesh=self._mesh,
         )
         self._preparing[entry.id] = preparing
         preparing.start()
@@ -120,8 +128,9 @@ class Docker:
     ) -> Ran:
         return run_inside(_sandboxed(facts), command, seconds, lifeline)
 
-    def addresses(self) -> tuple[str, ...]:
-        return ("127.0.0.1", "::1", self._address())  # workers share the machine's network
+    def addresses(self, entry: Entry) -> tuple[str, ...]:
+        place = entry.assignment.mesh if entry.assignment else None
+        return (str(place.address),) if place else ("127.0.0.1", "::1", self._address())
 
     # --- its end
 

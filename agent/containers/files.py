@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.containers.settings import Bound
 from agent.journal import Entry
+from agent.names import HOSTS, hosts_file
 from agent.runtime import NotPrepared
 from agent.secrets import secret_files
 from wire.agent_messages import Assignment
@@ -17,9 +18,14 @@ _TMPFS = ("tmpfs", "ramfs")
 _READABLE = 0o444
 
 
-def config_files(entry: Entry, assignment: Assignment, owner: tuple[int, int] | None) -> list[Bound]:
-    """Written anew. `owner`: uid and gid of the worker; None where only its image knows them. Raises OSError."""
+def config_files(
+    entry: Entry, assignment: Assignment, owner: tuple[int, int] | None, *, machine: str, address: str
+) -> list[Bound]:
+    """Written anew, with the names that the worker finds, unless the run has an /etc/hosts of its own. `owner`: uid and
+    gid of the worker; None where only its image knows them. Raises OSError."""
     wanted = [(file.path, file.mode, file.value.encode()) for file in assignment.files]
+    if all(path != str(HOSTS) for path, _, _ in wanted):
+        wanted.append((str(HOSTS), _READABLE, hosts_file(assignment, machine=machine, address=address)))
     return _written(entry.path / "files", wanted, owner)
 
 

@@ -18,6 +18,7 @@ from agent.config import Config
 from agent.containers.engine import engine_client, engine_limits
 from agent.containers.files import config_files, worker_owner, worker_secrets
 from agent.containers.images import Images, Pulled, PullStopped
+from agent.containers.network import mesh_network
 from agent.containers.settings import (
     UNLIMITED,
     Container,
@@ -31,6 +32,7 @@ from agent.drives import drives_find
 from agent.files import file_replace
 from agent.journal import Entry
 from agent.launching import Places, Supervisors, common_settings, port_reserve, settings_text
+from agent.mesh.mesh import Mesh
 from agent.runtime import NotPrepared
 from agent.secrets import handover, secret_variables
 from agent.supervision.output import Pokes
@@ -58,6 +60,7 @@ class Preparing(threading.Thread):
         supervisors: Supervisors,
         address: str,
         port_taken: Callable[[int], None],
+        mesh: Mesh | None,
     ) -> None:
         super().__init__(name=f"prepare-{entry.id}", daemon=True)
         self._config = config
@@ -68,6 +71,7 @@ class Preparing(threading.Thread):
         self._supervisors = supervisors
         self._address = address
         self._port_taken = port_taken
+        self._mesh = mesh
         self._lock = threading.Lock()
         self._pulling = True
         self._stopped = False
@@ -170,9 +174,8 @@ class Preparing(threading.Thread):
             assignment_id=self._entry.id,
             agent=str(config.state),
             machine=config.name,
-            address=self._address,
             files=[
-                *config_files(self._entry, assignment, owner),
+                *config_files(self._entry, assignment, owner, machine=config.name, address=self._address),
                 *worker_secrets(self._entry, assignment, owner),
             ],
             drives=drives_find(config, assignment.mounts),
@@ -181,6 +184,7 @@ class Preparing(threading.Thread):
             gpus=assignment.gpu_uuids if passed else (),
             cdi=cdi_is_configured(client.info().get("CDISpecDirs") or ()),
             limits=limits,
+            network=mesh_network(client, self._mesh, assignment.mesh) if assignment.mesh else "host",
         )
 
 

@@ -49,7 +49,6 @@ class Container:
     agent: str
     """Tells this agent's containers from those of others on the same engine."""
     machine: str
-    address: str
     files: Sequence[Bound]
     drives: Sequence[Drive]
     variables: Mapping[str, str]
@@ -59,6 +58,7 @@ class Container:
     cdi: bool = False
     limits: Limits = Limits()
     network: str = "host"
+    """Of the engine; a worker with a place on the mesh has its address there."""
 
 
 def container_name(assignment_id: str) -> str:
@@ -83,6 +83,9 @@ def container_request(wanted: Container) -> dict[str, Any]:
         "Tty": False,
         "HostConfig": _host(wanted),
     }
+    if assignment.mesh is not None:
+        own = {"IPAMConfig": {"IPv4Address": str(assignment.mesh.address)}}
+        request["NetworkingConfig"] = {"EndpointsConfig": {wanted.network: own}}
     if assignment.command:
         request |= {"Entrypoint": [assignment.command], "Cmd": list(assignment.args)}
     elif assignment.args:
@@ -97,7 +100,6 @@ def _host(wanted: Container) -> HostConfig:
     return HostConfig(
         version=_API_VERSION,
         network_mode=wanted.network,
-        extra_hosts={wanted.machine: wanted.address},
         mounts=[*_drives(wanted.drives), *_files(wanted.files)],
         devices=[f"{source}:{path}:rwm" for source, path in wanted.devices.items()],
         device_requests=_device_requests(wanted),

@@ -162,7 +162,6 @@ def request_of(**more: Any) -> dict[str, Any]:
         "assignment_id": "ref",
         "agent": "/state",
         "machine": "gpu-01",
-        "address": "10.20.0.11",
         "files": (),
         "drives": (),
         "variables": {},

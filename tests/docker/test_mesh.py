@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.agents import eventually
-from tests.docker.meshed import MeshMachine, gang
+from tests.docker.meshed import MeshMachine, Worker, gang
 from tests.docker.spaces import Site
 
 pytestmark = pytest.mark.docker
@@ -90,7 +90,7 @@ def test_an_interface_that_was_taken_away_comes_back(machines: list[MeshMachine]
     eventually(lambda: second.reaches(one.space.address), "the mesh is whole again", 60)
 
 
-def _two_workers(one: MeshMachine, two: MeshMachine) -> tuple:
+def _two_workers(one: MeshMachine, two: MeshMachine) -> tuple[Worker, Worker]:
     for machine in (one, two):
         assert machine.tell(machine.order())["flaw"] == ""
     return one.add_worker(), two.add_worker()
