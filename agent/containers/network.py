@@ -15,15 +15,19 @@ def mesh_network(client: docker.DockerClient, mesh: Mesh | None, worker: WorkerM
     order = mesh.order if mesh is not None else None
     if mesh is None or order is None or flaw:
         raise NotPrepared(f"The worker can't be on the mesh: {flaw or 'the machine has left it.'}")
-    name = mesh.names.bridge
+    network_ensure(client, mesh.names.bridge, order, mesh.mtu)
+    return mesh.names.bridge
+
+
+def network_ensure(client: docker.DockerClient, name: str, order: MeshOrder, mtu: int) -> None:
+    """Raises NotPrepared."""
     try:
         if not _stands(client, name, order):
-            _create(client, name, order, mesh.mtu)
+            _create(client, name, order, mtu)
     except APIError as error:
         # Another worker's thread may have been faster.
         if not _stands(client, name, order):
             raise NotPrepared(f"The mesh has no network in the Docker engine: {error.explanation}") from error
-    return name
 
 
 def _stands(client: docker.DockerClient, name: str, order: MeshOrder) -> bool:
