@@ -87,6 +87,10 @@ class Site:
 
     def close(self) -> None:
         for space in self.spaces:
+            # At once: the kernel takes its time with a deleted namespace, and the next site has the same names.
+            subprocess.run(
+                ["ip", "link", "del", space.cable], capture_output=True, timeout=_SECONDS, check=False
+            )
             space.close()
         subprocess.run(["ip", "link", "del", self.switch], capture_output=True, timeout=_SECONDS, check=False)
 
