@@ -6,8 +6,8 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('machines', '0007_mesh'),
-        ('runs', '0006_independent'),
+        ('machines', '0010_mesh'),
+        ('runs', '0010_list_indexes'),
     ]
 
     operations = [

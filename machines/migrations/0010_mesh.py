@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('machines', '0006_discovery'),
+        ('machines', '0009_gpu_models'),
     ]
 
     operations = [
