@@ -8,7 +8,7 @@ from typing import Any
 from common.clock import database_now
 from placement import Placement, Rank, words
 from placement.phrases import and_list, plural
-from placement.policy import Cycle, Job, Placed, Refused
+from placement.policy import Cycle, Job, Patient, Placed, Refused
 from runs.explaining.view import View, view_waiting
 from runs.independent.documents import child_document
 from runs.lemons import lemon_tiers
@@ -26,21 +26,27 @@ NAMES_SHOWN = 8
 """Machines that the sentence names; the rest are counted."""
 
 
-def run_foresee(*, workspace: Workspace, actor: Actor, text: str | bytes) -> dict[str, Any]:
+def run_foresee(
+    *, workspace: Workspace, actor: Actor, text: str | bytes, but: Run | None = None, patient: bool = False
+) -> dict[str, Any]:
     """`{"placement": …}` where it could start now if it were the first in the queue, else `{"explanation": …}`.
 
-    Quotas count; runs that wait do not. Raises what `run_submit` raises.
+    Quotas count; runs that wait do not. `but`: the run whose document this would replace. With `patient` also
+    `{"placement", "better": {"network", "seconds"}}` where it would wait for a better network first. Raises what
+    `run_submit` raises.
     """
     submission = submission_read(workspace=workspace, actor=actor, text=text)
     document, cluster = submission.document, submission.cluster
-    if name_taken(workspace, submission):
-        raise conflict_of(workspace, submission)
+    if name_taken(workspace, submission, but=but):
+        raise conflict_of(workspace, submission, but=but)
     now, loaded = database_now(), cluster_snapshot(cluster)
     avoid = Lemons(loaded.names, lemon_tiers(cluster.id, now)).named
     jobs = [
         replace(job, request=replace(job.request, avoid=avoid)) for job in _jobs(workspace, submission, now)
     ]
     cycle = plan_alone(cluster, jobs, loaded.names, now).cycle(loaded.snapshot, {}, now)
+    if patient and (waits := _patient(cycle, jobs, document)):
+        return {"placement": _placement(waits.found, document), "better": _better(waits, document)}
     placed, refused = _judge(cycle, jobs)
     if refused and not placed:
         decision = refused[0]
@@ -49,6 +55,20 @@ def run_foresee(*, workspace: Workspace, actor: Actor, text: str | bytes) -> dic
     if document.spec.start == "Independent":
         return {"placement": _placement_apart(submission, placed)}
     return {"placement": _placement(placed[0], document)}
+
+
+def _patient(cycle: Cycle, jobs: Sequence[Job], document: RunDocument) -> Patient | None:
+    """What it would wait for although it could start."""
+    if len(jobs) != 1:
+        return None
+    decision = cycle.judge(replace(jobs[0], patience_seconds=document.patience_seconds))
+    return decision if isinstance(decision, Patient) else None
+
+
+def _better(waits: Patient, document: RunDocument) -> dict[str, Any]:
+    now, better = waits.found.verdict, waits.better.verdict
+    network = "a tighter one" if now == better else words.verdict_words(better.code)
+    return {"network": network, "seconds": document.patience_seconds}
 
 
 def _judge(cycle: Cycle, jobs: Sequence[Job]) -> tuple[dict[int, Placement], list[Refused]]:

@@ -15,6 +15,7 @@ from django.template.loader import render_to_string
 from common.errors import DomainError, NotFound
 from common.problem import problem_response
 from console.context import theme_of
+from console.pages.run_form import draft
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -22,8 +23,10 @@ PageView = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 KEPT_FIELD = "document"
 """Name of the field with a run's document."""
-NOT_TYPED = frozenset({"csrfmiddlewaretoken", "load", "save"})
-"""Fields that nobody filled in."""
+NOT_TYPED = frozenset(
+    {"csrfmiddlewaretoken", "load", "save", "start", "preview", "check", "show", "back", "use", "attach"}
+)
+"""Fields that nobody filled in: the token is another one after the sign-in, and what was pressed is pressed again."""
 NEVER_SHOWN = frozenset({"value", "secret", "password"})
 """Fields of secrets: what was typed there is not handed back by a page."""
 
@@ -84,15 +87,21 @@ def _typed(request: HttpRequest) -> list[tuple[str, str]]:
 
 
 def kept(request: HttpRequest, why: str, *, status: int) -> HttpResponse:
-    """Hands back what was typed, secrets excepted, in a form that goes on where the first one went."""
+    """Hands back what was typed, secrets excepted, in a form that goes on where the first one went.
+
+    Of a run's form the document is shown; its fields, which say what was changed in that, go along unseen.
+    """
     typed = _typed(request)
+    of_run = KEPT_FIELD in request.POST
     context = {
         "why": why,
-        "text": request.POST.get(KEPT_FIELD),
+        "text": draft.posted(dict(request.POST.lists())).text if of_run else None,
         "others": [each for each in typed if each[0] not in {KEPT_FIELD, *NEVER_SHOWN}],
         "secret": any(name in NEVER_SHOWN for name, _ in typed),
-        "action": request.get_full_path(),
+        "action": request.path if of_run else request.get_full_path(),
     }
+    if of_run and request.POST.get("mode") == draft.FORM:
+        context["under"] = request.POST[KEPT_FIELD]
     return render(request, "errors/kept.html", context, status=status)
 
 

@@ -53,6 +53,7 @@ urlpatterns = [
     path(f"{WORKSPACE}/jobs/queue", queue.queue, name="queue"),
     path(f"{WORKSPACE}/jobs/new", run_new.run_new, name="run_new"),
     path(RUN, run_page.run_page, name="run"),
+    path(f"{RUN}/edit", run_new.run_edit_page, name="run_edit"),
     path(f"{RUN}/explanation", explanation.run_explanation, name="run_explanation"),
     path(f"{RUN}/log", run_log.run_log, name="run_log"),
     path(f"{RUN}/log/lines", run_log.run_log_lines, name="run_log_lines"),

@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 W = "/o/acme/w/vision"
 NEW = f"{W}/jobs/new"
+AS_JSON = f"{NEW}?as=json"
 DDP = f"{W}/jobs/main/ddp-resnet50"
 M = "/o/acme/clusters/main/machines"
 
@@ -38,7 +39,7 @@ def test_sign_in_and_out(house, browse):
 
 def test_errors_are_found_corrected_and_the_run_starts(house, browse):
     page = browse(house.bea)
-    page.goto(NEW)
+    page.goto(AS_JSON)
     document = make.document_make()
     document["spec"]["task_template"]["requested_resources"]["machines"] = 3
     wrong = json.dumps(document, indent=2)
@@ -59,7 +60,7 @@ def test_errors_are_found_corrected_and_the_run_starts(house, browse):
     page.wait_for_url(f"**{DDP}")
     expect(page.locator("#run-state .chip")).to_have_text("Pending")
     expect(page.locator("#say")).to_have_text("ddp-resnet50 is in the queue.")
-    page.goto(NEW)
+    page.goto(AS_JSON)
     expect(page.locator("#document")).to_have_value("")
     assert page.errors == []
 
@@ -68,19 +69,19 @@ def test_a_file_goes_into_the_editor(house, browse, tmp_path):
     file = tmp_path / "run.json"
     file.write_text('{"metadata": {"name": "from-file"}}')
     page = browse(house.bea)
-    page.goto(NEW)
+    page.goto(AS_JSON)
     page.set_input_files("#file", file)
     expect(page.locator("#document")).to_have_value('{"metadata": {"name": "from-file"}}')
 
 
 def test_what_was_typed_survives_the_end_of_the_sign_in(house, browse):
     page = browse(house.bea)
-    page.goto(NEW)
+    page.goto(AS_JSON)
     page.fill("#document", '{"half": "typed"}')
     page.context.clear_cookies()
-    page.goto(NEW)
+    page.goto(AS_JSON)
     sign_in(page, "bea")
-    page.wait_for_url(f"**{NEW}")
+    page.wait_for_url(f"**{NEW}*")
     expect(page.locator("#document")).to_have_value('{"half": "typed"}')
     expect(page.locator("#restored")).to_be_visible()
     page.click("#discard")
@@ -90,7 +91,7 @@ def test_what_was_typed_survives_the_end_of_the_sign_in(house, browse):
 
 def test_sending_after_the_end_of_the_sign_in_loses_nothing(house, browse, live_server):
     page = browse(house.bea, java_script_enabled=False)
-    page.goto(NEW)
+    page.goto(AS_JSON)
     page.fill("#document", '{"whole": "typed"}')
     page.context.clear_cookies()
     page.click("text=Start run")

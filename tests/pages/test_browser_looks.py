@@ -14,6 +14,8 @@ PAGES = [
     f"{W}/jobs",
     f"{W}/jobs?text=nothing",
     f"{W}/jobs/new",
+    f"{W}/jobs/new?as=json&start=resnet50",
+    f"{W}/jobs/main/ddp-resnet50/edit",
     f"{W}/jobs/main/ddp-resnet50",
     f"{W}/jobs/main/ddp-resnet50/explanation",
     f"{W}/jobs/main/llm-7",
@@ -71,7 +73,7 @@ def test_sign_in_errors_and_menus_are_accessible(house, browse, theme):
     page.wait_for_selector("#form-errors")
     assert violations(page) == []
     page = browse(house.ana, theme=theme)
-    page.goto(f"{W}/jobs/new")
+    page.goto(f"{W}/jobs/new?as=json")
     page.fill("#document", '{"metadata": {"name": "A"}}')
     page.click("text=Start run")
     page.wait_for_selector("#errors")
