@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from runs.models import Run
 from tests import factories as make
@@ -243,7 +243,7 @@ def test_no_preview_but_of_what_stands_there_is_ever_shown(house, two, browse):
     """The answer about the first name is held back until the second one is typed."""
     page = browse(house.bea)
     opened(page, f"{NEW}?start=resnet50")
-    held = []
+    held: list[Route] = []
 
     def hold(route):
         if not held and "f-gpus=17" in (route.request.post_data or ""):

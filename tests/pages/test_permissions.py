@@ -37,6 +37,7 @@ TABLE = {
     # What taking an offer needs depends on the offer: tests/pages/test_run_offer.py.
     "run_offer": (f"{RUN}/offers/00000000", READ),
     "run_stop": (f"{RUN}/stop", WRITE),
+    "run_edit": (f"{RUN}/edit", WRITE),
     "run_restart": (f"{RUN}/restart", WRITE),
     "run_delete": (f"{RUN}/delete", WRITE),
     "worker": (f"{W}/workers/ddp-resnet50-0", READ),

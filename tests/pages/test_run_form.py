@@ -86,7 +86,7 @@ def documents(draw):
 
 
 TEXTS = st.text(
-    st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=12
+    st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12
 ) | st.sampled_from(["a b", "'", '"', "\n", "\r\n", " x ", "$RANK", "a\n\nb", "#", '"x"', "\\", "  "])
 
 
