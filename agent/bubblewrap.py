@@ -9,17 +9,19 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from agent.config import Config
-from agent.drives import drives_find
-from agent.files import file_replace
-from agent.inside import Sandboxed, run_inside
+from agent.drives import Drive, drives_find
+from agent.files import fifo_make, file_replace
+from agent.inside import Sandboxed, run_inside, trial_run
 from agent.journal import Entry, Facts
 from agent.launching import Places, Supervisors, common_settings, order_stop, port_reserve, settings_text
 from agent.messages import explained
-from agent.runtime import Lifeline, NotPrepared, Ran
+from agent.runtime import Lifeline, NotPrepared, Program, Ran
 from agent.sandbox import Content, contents, environment, joined, sandbox_options
 from agent.secrets import handover, secret_files, secret_variables
 from agent.users import user_find
 from wire.agent_messages import Assignment
+
+_PROGRAM_MODE = 0o444
 
 
 class Bubblewrap:
@@ -79,7 +81,8 @@ class Bubblewrap:
                 "No command is given, and the runtime bubblewrap has no image with one. Set `command`."
             )
         files = contents(assignment, name=self._config.name, address=self._address())
-        self._write(entry, assignment, files)
+        drives = drives_find(self._config, assignment.mounts)
+        self._write(entry.path, assignment, files, drives)
         file_replace(entry.path / "launch", self._launch_settings(entry, assignment, len(files)), sync=False)
         with ExitStack() as stack:
             held: dict[str, int] = {}
@@ -92,18 +95,19 @@ class Bubblewrap:
                 held["secrets"] = secrets
             self._supervisors.launch(entry, held)
 
-    def _write(self, entry: Entry, assignment: Assignment, files: Sequence[Content]) -> None:
+    def _write(
+        self, directory: Path, assignment: Assignment, files: Sequence[Content], drives: Sequence[Drive]
+    ) -> None:
         """Everything that the supervisor reads, less secrets."""
-        drives = drives_find(self._config, assignment.mounts)
-        (entry.path / "files").mkdir(mode=0o700, exist_ok=True)
+        (directory / "files").mkdir(mode=0o700, exist_ok=True)
         for number, (_, _, data) in enumerate(files):
-            (entry.path / "files" / str(number)).write_bytes(data)
+            (directory / "files" / str(number)).write_bytes(data)
         options = sandbox_options(
             self._config, assignment, files=files, secrets=secret_files(assignment), drives=drives
         )
-        (entry.path / "sandbox.args").write_bytes(joined(options))
-        (entry.path / "command.args").write_bytes(joined([assignment.command or "", *assignment.args]))
-        (entry.path / "mounts").write_text("".join(drive.line() for drive in drives))
+        (directory / "sandbox.args").write_bytes(joined(options))
+        (directory / "command.args").write_bytes(joined([assignment.command or "", *assignment.args]))
+        (directory / "mounts").write_text("".join(drive.line() for drive in drives))
 
     def _launch_settings(self, entry: Entry, assignment: Assignment, files: int) -> bytes:
         user = user_find(assignment.user)
@@ -146,6 +150,32 @@ class Bubblewrap:
         )
         return run_inside(sandboxed, command, seconds, lifeline)
 
+    def try_out(self, entry: Entry, program: Program, lifeline: Lifeline) -> Ran:
+        assignment = entry.assignment
+        if assignment is None:
+            raise NotPrepared(entry.flaw)
+        command, *arguments = program.command()
+        alike = assignment.model_copy(
+            update={
+                "command": command,
+                "args": tuple(arguments),
+                "env": {**assignment.env, **program.environment},
+                "files": (),
+                "secrets": (),
+                "mounts": (),
+                "working_dir": None,
+            }
+        )
+        directory = entry.path / "trial"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        fifo_make(directory / "gate")
+        hosts = contents(alike, name=self._config.name, address=self._address())
+        files = [*hosts, (program.path, _PROGRAM_MODE, program.source)]
+        self._write(directory, alike, files, ())
+        settings = self._launch_settings(entry, alike, len(files))
+        file_replace(directory / "launch", settings, sync=False)
+        return trial_run(directory, program.seconds, lifeline)
+
     def addresses(self, entry: Entry) -> tuple[str, ...]:  # noqa: ARG002 - the same for all
         return ("127.0.0.1", "::1", self._address())  # workers share the machine's network
 
@@ -156,7 +186,7 @@ class Bubblewrap:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        return not left
+        return not left and not entry.trying()
 
     def sweep(self, known: Collection[str]) -> None:
         """Nothing is left: sandboxes end with their supervisors, and these keep to their directories."""

@@ -32,6 +32,7 @@ from agent.launching import Places
 from agent.logs import LogShipper
 from agent.mesh.mesh import Mesh, Settings
 from agent.ports import BusyPorts
+from agent.preflight.checking import Surveyor
 from agent.runtime import Runtime
 from agent.silence import simulated_gpus_busy
 from agent.simulate import SimulatedFile, SimulateError
@@ -59,13 +60,14 @@ class Agent:
         self._console = Console(config.server, config.credential)
         self._state = DesiredState(config.state / "desired.json")
         self._discovery = _discovery(config, places.boot_id)
+        self._inventory = _inventory(config, runtime, self._discovery)
         self._workers = Workers(
             Journal(config.state / "assignments"),
             runtime,
             gpus_busy=self._discovery.busy if self._discovery else simulated_gpus_busy,
+            surveyor=Surveyor(config.name, config.simulate is not None, self._inventory),
             changed=self._changed,
         )
-        self._inventory = _inventory(config, runtime, self._discovery)
         self._looked = self._inventory(), self._busy_ports.read()
         self._shipper = LogShipper(self._console, self._workers)
         self._events = Events(places.events, self._workers.wake, self._shipper.wake)

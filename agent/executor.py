@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.causes import Cause, likely_cause
 from agent.journal import Entry, Facts
+from agent.preflight.checking import Checking, Surveyor
 from agent.reconcile import Phase, Step, higher, next_step
 from agent.reports import report_of
 from agent.runtime import NotPrepared, Runtime
@@ -33,6 +34,7 @@ class Executor(threading.Thread):
         wanted: Phase,
         *,
         gpus_busy: GpusBusy,
+        surveyor: Surveyor,
         changed: Callable[[], None],
     ) -> None:
         super().__init__(name=f"executor-{entry.id}", daemon=True)
@@ -44,6 +46,7 @@ class Executor(threading.Thread):
         self._wake = threading.Event()
         self._closed = False
         self._watch = Watch(entry, runtime, gpus_busy, self.wake)
+        self._checking = Checking(entry, runtime, surveyor, self.wake)
         self._cause: Cause | None = None
         self.report = self._first_report()
 
@@ -72,6 +75,7 @@ class Executor(threading.Thread):
         """End the thread, not the worker."""
         self._closed = True
         self._watch.close()
+        self._checking.end()
         self._wake.set()
 
     def run(self) -> None:
@@ -117,7 +121,11 @@ class Executor(threading.Thread):
             case _:
                 pass
         settled = (Step.WAIT, Step.ORDER_START, Step.ORDER_STOP, Step.ORDER_FAIL)
-        return (step in settled and facts.phase != "preparing") or (step is Step.LAUNCH and self._withheld())
+        return (step in settled and facts.phase != "preparing") or (step is Step.LAUNCH and self._held_up())
+
+    def _held_up(self) -> bool:
+        """Before its launch it waits for secrets, or for a check, which wake this thread when they are there."""
+        return self._withheld() or not self._checked()
 
     def _withheld(self) -> bool:
         return self.entry.assignment is not None and bool(self.entry.assignment.withheld())
@@ -125,6 +133,9 @@ class Executor(threading.Thread):
     def _launch(self, facts: Facts) -> None:
         if self._withheld():
             return  # until the console has sent the secrets again
+        if not self._checked():
+            self._record_flaw()
+            return
         if (self._launches or (self.entry.path / "launch").exists()) and not self._runtime.clear(
             self.entry, facts
         ):
@@ -137,8 +148,16 @@ class Executor(threading.Thread):
         except OSError as error:
             self._record("not_prepared", f"The worker can't be prepared: {error.strerror or error}")
 
+    def _checked(self) -> bool:
+        return self.entry.assignment is None or self._checking.passed(self.entry.assignment, self._wanted)
+
+    def _record_flaw(self) -> None:
+        flaw = self._checking.known.flaw
+        if flaw is not None and not self._checking.busy:
+            self._record(flaw.kind, flaw.message, machines=flaw.machines)
+
     def _never_ran(self, facts: Facts) -> None:
-        if self._runtime.clear(self.entry, facts):
+        if self._checking.end() and self._runtime.clear(self.entry, facts):
             self._record("stopped", "Stopped before it was started")
 
     def _lost(self, facts: Facts) -> None:
@@ -150,14 +169,18 @@ class Executor(threading.Thread):
             lost = Exit(kind="lost", message=message)
             self._set(report.model_copy(update={"state": "ended", "exit": lost}))
 
-    def _record(self, kind: str, message: str, facts: Facts | None = None) -> None:
+    def _record(
+        self, kind: str, message: str, facts: Facts | None = None, *, machines: tuple[str, ...] = ()
+    ) -> None:
         """End the assignment; a disk that doesn't take the record must not keep the console from knowing."""
+        known = {**(facts.state if facts else {}), "machines": list(machines)}
         try:
-            self.entry.exit_write(kind, message, facts.state if facts else None)
+            self.entry.exit_write(kind, message, known)
             self._publish(self._runtime.facts(self.entry))
         except OSError as error:
             log.warning("assignment %s: its end can't be written: %s", self.entry.id, error)
-            self._publish(Facts(alive=False, marker=False, exit={"kind": kind, "message": message}))
+            end = {**known, "kind": kind, "message": message}
+            self._publish(Facts(alive=False, marker=False, exit=end))
 
     def _supervisor_said(self) -> str:
         try:
@@ -179,7 +202,7 @@ class Executor(threading.Thread):
             facts = replace(
                 facts, exit={**facts.exit, **self._said_for_people(facts.exit), **self._why(facts.exit)}
             )
-        return report_of(
+        report = report_of(
             self.entry.id,
             self.entry.assignment,
             self._wanted,
@@ -188,6 +211,8 @@ class Executor(threading.Thread):
             log_size=self.entry.log_size(),
             now=time.time(),
         )
+        assignment = self.entry.assignment
+        return self._checking.told(report, assignment.preflight if assignment else None, self._wanted)
 
     def _said_for_people(self, end: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.entry.flaw:

@@ -17,6 +17,8 @@
         state.json        supervisor  how far it is, with the process ids
         log               supervisor  the worker's output, secrets masked
         watch.json        agent       what its probes and its silence have come to
+        preflight.json    agent       what the checks before its start have come to
+        trial/            agent       the same files for a program that is run beside the worker before it starts
         exit.json         supervisor  written last; the agent writes it when no supervisor can
         shipped           agent       bytes of the log that the console has
 
@@ -85,9 +87,13 @@ class Entry:
             exit=self._record("exit.json"),
         )
 
-    def _lock_held(self) -> bool:
+    def trying(self) -> bool:
+        """Whether a program that was run beside the worker still runs."""
+        return self._lock_held("trial/lock")
+
+    def _lock_held(self, name: str = "lock") -> bool:
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR)
+            descriptor = os.open(self.path / name, os.O_RDWR)
         except OSError:
             return False
         try:
@@ -107,7 +113,7 @@ class Entry:
         return record if isinstance(record, dict) else {"kind": "lost", "message": f"{name} is no record"}
 
     def exit_write(self, kind: str, message: str, state: Mapping[str, Any] | None = None) -> None:
-        """Record an end that no supervisor can record. Raises OSError."""
+        """Record an end that no supervisor can record; `state`: what else is known of it. Raises OSError."""
         record = {**(state or {}), "kind": kind, "message": message, "ended_at": time.time()}
         file_replace(self.path / "exit.json", json.dumps(record).encode())
 

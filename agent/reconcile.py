@@ -1,7 +1,7 @@
 """What to do about the difference between what should be and what is. Pure: data in, data out.
 
 `decide` compares the console's desired state with what the agent holds; `next_step` takes one held assignment
-a step further. A phase only rises (prepare < start < stop), so a stop that overtakes a start wins, and every
+a step further. A phase only rises (prepare < check < start < stop), so a stop that overtakes a start wins, and every
 message may come twice or late.
 """
 
@@ -13,8 +13,8 @@ from typing import Literal
 from agent.journal import Facts
 from wire.agent_messages import Assignment, Desired
 
-Phase = Literal["prepare", "start", "stop"]
-PHASES: tuple[Phase, ...] = ("prepare", "start", "stop")
+Phase = Literal["prepare", "check", "start", "stop"]
+PHASES: tuple[Phase, ...] = ("prepare", "check", "start", "stop")
 MOST_LAUNCHES = 3
 """A supervisor that dies before it started anything may be replaced so often."""
 

@@ -112,6 +112,7 @@ def _exit(record: Mapping[str, Any], watched: Watched) -> Exit:
         message=message[:_MESSAGE_LENGTH],
         cause=str(record.get("cause") or "")[:_CAUSE_LENGTH],
         cause_at=record.get("cause_at"),
+        machines=tuple(record.get("machines") or ()),
     )
 
 

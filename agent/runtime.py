@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -15,8 +15,26 @@ class NotPrepared(Exception):
 
 
 @dataclass(frozen=True)
+class Program:
+    """A Python program of the agent's own, run beside a worker that isn't created yet."""
+
+    source: bytes
+    """A zip file that Python runs."""
+    environment: Mapping[str, str]
+    """Beyond the worker's own variables, and stronger."""
+    seconds: float
+    """How long it may run. What it needs first, an image, is fetched without a limit."""
+    path: str = "/run/astraeus/preflight.pyz"
+    """Where it stands in the worker's surroundings."""
+
+    def command(self) -> tuple[str, ...]:
+        """For the first Python on the worker's PATH; exit code 127 where there is none."""
+        return ("sh", "-c", 'command -v python3 >/dev/null && exec python3 "$0"; exec python "$0"', self.path)
+
+
+@dataclass(frozen=True)
 class Ran:
-    """What came of a command inside a worker."""
+    """What came of a command inside a worker, or of a program beside it."""
 
     code: int | None = None
     """Its exit code, negative for the signal that ended it; None when it didn't come to its end."""
@@ -51,8 +69,8 @@ class Lifeline:
 
 
 class Runtime(Protocol):
-    """Everything is asked for by assignment, may be asked for again, and returns without waiting, `execute`
-    excepted."""
+    """Everything is asked for by assignment, may be asked for again, and returns without waiting, `execute` and
+    `try_out` excepted."""
 
     name: str
 
@@ -88,11 +106,17 @@ class Runtime(Protocol):
     ) -> Ran:
         """Run a command inside a worker that runs, with its environment, and wait for it. Raises OSError."""
 
+    def try_out(self, entry: Entry, program: Program, lifeline: Lifeline) -> Ran:
+        """Run a program with a short-lived copy of the worker's surroundings: its image, network, devices, user and
+        variables, neither secrets nor drives. Returns when nothing of it is left; what ends this process, or cuts the
+        lifeline, ends it too. Raises NotPrepared, also OSError."""
+
     def addresses(self, entry: Entry) -> tuple[str, ...]:
         """Where the worker's ports may be found, best first."""
 
     def clear(self, entry: Entry, facts: Facts) -> bool:
-        """End what a worker without a supervisor has left. True when its whole process tree is gone."""
+        """End what a worker without a supervisor has left. True when its whole process tree is gone, and what was
+        tried out for it with it."""
 
     def release(self, entry: Entry) -> None:
         """Let go of what is held for an ended worker; returns within moments."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agent.executor import Executor
 from agent.journal import Entry, Journal, JournalError
+from agent.preflight.checking import Surveyor
 from agent.reconcile import Forget, Held, Phase, Raise, Take, decide
 from agent.runtime import Runtime
 from agent.silence import GpusBusy
@@ -27,11 +28,18 @@ class Workers:
     """Safe to use from several threads. `changed` is called whenever `reports` would differ."""
 
     def __init__(
-        self, journal: Journal, runtime: Runtime, *, gpus_busy: GpusBusy, changed: Callable[[], None]
+        self,
+        journal: Journal,
+        runtime: Runtime,
+        *,
+        gpus_busy: GpusBusy,
+        surveyor: Surveyor,
+        changed: Callable[[], None],
     ) -> None:
         self._journal = journal
         self._runtime = runtime
         self._gpus_busy = gpus_busy
+        self._surveyor = surveyor
         self._changed = changed
         self._lock = threading.RLock()
         self._executors: dict[str, Executor] = {}
@@ -124,7 +132,14 @@ class Workers:
         self._execute(entry, assignment.phase)
 
     def _execute(self, entry: Entry, wanted: Phase) -> None:
-        executor = Executor(entry, self._runtime, wanted, gpus_busy=self._gpus_busy, changed=self._changed)
+        executor = Executor(
+            entry,
+            self._runtime,
+            wanted,
+            gpus_busy=self._gpus_busy,
+            surveyor=self._surveyor,
+            changed=self._changed,
+        )
         self._executors[entry.id] = executor
         executor.start()
 
@@ -175,4 +190,4 @@ class Workers:
 
 def _unstarted(phase: Phase) -> Phase:
     """What is running goes on anyway: an order to start changes nothing about it."""
-    return "prepare" if phase == "start" else phase
+    return "stop" if phase == "stop" else "prepare"

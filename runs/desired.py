@@ -81,7 +81,7 @@ def _logins(assignments: Iterable[Assignment], templates: Templates) -> Logins:
 
 def _message(assignment: Assignment, *, hold_start: bool) -> dict[str, Any]:
     phase = Phase(assignment.phase)
-    if hold_start and phase == Phase.START and assignment.started_at is None:
+    if hold_start and phase in {Phase.CHECK, Phase.START} and assignment.started_at is None:
         phase = Phase.PREPARE
     return {**assignment.launch, "id": str(assignment.id), "phase": phase.value}
 

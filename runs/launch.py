@@ -15,6 +15,7 @@ from django.db.models import Count
 from machines.models import Gpu, Machine
 from placement import GroupPlacement, Placement, Rank
 from runs.models import Run, RunAttempt, Worker
+from runs.preflight import Preflights, preflights_of
 from wire import agent_messages as wire
 from wire.environment import WorkerFacts, needs_imex, needs_rdma_devices, shm_bytes, worker_environment
 from wire.quantities import MILLI
@@ -40,6 +41,7 @@ class Gang:
     """Machine id → name of a drive → its directory there."""
     mesh: Mapping[int, str]
     """Machine id → its worker's address on the mesh; empty where the gang shares its machines' networks."""
+    preflights: Preflights
     whole: Mapping[str, int] | None
     """Of a worker that starts on its own: how many workers each group of its run has."""
 
@@ -71,6 +73,7 @@ def gang_of(
         gpu_uuids=dict(Gpu.objects.filter(id__in=gpus).values_list("id", "uuid")),
         drives=drives,
         mesh=mesh,
+        preflights=preflights_of(document, placement, machines, attempt),
         whole=_whole(run),
     )
 
@@ -117,6 +120,7 @@ def launch_of(gang: Gang, rank: Rank, worker: Worker, machine: Machine) -> dict[
         "warn_signal_seconds": template.warn_signal_seconds,
         "hang_after_seconds": template.hang_after_seconds,
         "probes": probes_of(template),
+        "preflight": gang.preflights.get(rank.rank),
         "mounts": mounts_of(template, gang.drives.get(machine.id, {})),
         "secrets": [secret.model_dump(mode="json") for secret in secrets_of(template, {})],
     }

@@ -25,7 +25,15 @@ SIGNALS = {
 }
 SOMEBODY_S_RUN = "a run of another workspace"
 """One that may not be seen, in a sentence about runs: it is not named."""
-SAID_BY_THE_AGENT = {"not_prepared", "not_started", "lost", "cut_off", "probe_failed", "hung"}
+SAID_BY_THE_AGENT = {
+    "not_prepared",
+    "not_started",
+    "lost",
+    "cut_off",
+    "probe_failed",
+    "hung",
+    "preflight_failed",
+}
 """Kinds of exit whose message says more than a code."""
 MEANINGS = {
     126: "command could not be executed",
@@ -194,6 +202,11 @@ SENTENCES: dict[str, Callable[[Reason], str]] = {
         "The last pass could not judge this run; administrators see why. Other runs are not affected."
     ),
     "starting": _starting,
+    "checking": lambda r: (
+        f"Checking the network between {plural(r['workers'], 'machine')} before the start"
+        if r["workers"] > 1
+        else "Checking the GPUs before the start"
+    ),
     "opening": lambda r: f"All {plural(r['workers'], 'worker')} ready: starting",
     "running": _running,
     "independent": _independent,

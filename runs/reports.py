@@ -105,7 +105,9 @@ def _report_apply(assignment: Assignment, report: AssignmentReport, skew: timede
     if fields:
         _save(assignment, **fields)
         _worker_follow(assignment)
-        if state != WorkerState.PREPARING:  # nothing is ever decided by that
+        if (
+            state != WorkerState.PREPARING or "checkable_at" in fields
+        ):  # nothing else of that decides anything
             _advance(assignment)
     if report.gone:
         _release(assignment)
@@ -145,7 +147,7 @@ def _rises(old: WorkerState, new: WorkerState) -> bool:
 
 def _times(assignment: Assignment, report: AssignmentReport, skew: timedelta) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in ("ready_at", "started_at", "ended_at"):
+    for name in ("checkable_at", "ready_at", "started_at", "ended_at"):
         value = getattr(report, name)
         if value is not None and getattr(assignment, name) is None:
             found[name] = datetime.fromtimestamp(value, UTC) + skew

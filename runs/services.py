@@ -11,7 +11,6 @@ from common.clock import database_now
 from common.errors import Conflict, FieldError, Invalid, NotFound
 from machines.models import Cluster
 from machines.signals import cluster_changed
-from runs.available import unavailable
 from runs.events import run_advance_on_commit, run_move
 from runs.foretold import run_foretell
 from runs.independent.children import children_arrange, children_of, children_requeue
@@ -85,7 +84,6 @@ def submission_read(*, workspace: Workspace, actor: Actor, text: str | bytes) ->
     document = document_read(text)
     cluster = _cluster_find(workspace, document)
     refused = (
-        *unavailable(document),
         *_cluster_refusal(workspace, document, cluster),
         *store_refusals(workspace, cluster, document),
         *priority_refusal(actor, workspace, document.spec.priority),

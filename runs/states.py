@@ -62,6 +62,8 @@ class Phase(models.TextChoices):
     """What an agent shall do with an assignment. Only ever rises."""
 
     PREPARE = "prepare"
+    CHECK = "check"
+    """Run the check that the members run together; only where they do."""
     START = "start"
     STOP = "stop"
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from machines.drives import drive_access_of
 from machines.models import Cluster, DataVolume, DataVolumeAccess
 from machines.states import Reach
-from runs.available import not_available, template_path
 from tenancy.models import Workspace
 from tenancy.registries import credentials_of, registry_of_image
 from tenancy.secrets import secrets_of
@@ -25,6 +24,12 @@ def store_refusals(
         yield from _credential(workspace, group.template, path)
     if cluster is not None:
         yield from _Drives(workspace, cluster, document).refusals()
+
+
+def template_path(document: RunDocument, number: int) -> str:
+    """Where the template of the group with this number stands."""
+    grouped = document.spec.worker_groups is not None
+    return f"spec.worker_groups[{number}].task_template" if grouped else "spec.task_template"
 
 
 def _secrets(workspace: Workspace, template: TaskTemplate, path: str) -> Iterator[SpecError]:
@@ -129,7 +134,8 @@ class _Drives:
         workers = sum({each.group: each.workers for each in uses if each.ref.name == use.ref.name}.values())
         if workers > 1 and use.volume.reach == Reach.NETWORK:
             what = f"The drive `{use.ref.name}` on machines other than {machine.name}, where it lies,"
-            yield not_available(place, what, "ask for one machine, or use a shared drive")
+            message = f"{what} can't be used on this console yet; ask for one machine, or use a shared drive."
+            yield SpecError(place, "not_available", message)
         elif workers > 1:
             message = (
                 f"The drive `{use.ref.name}` lies on {machine.name} and only workers there reach it, so {workers} "

@@ -32,12 +32,13 @@ LOG_REQUEST_BYTES = 4 * 1024 * 1024
 LOG_REQUEST_CHUNKS = 16_384
 """Most chunks of one: as many as agents put there, which count 256 bytes for each one's header."""
 
-Feature = Literal["drives", "hang_detection", "probes", "secrets", "warn_signal"]
+Feature = Literal["drives", "hang_detection", "preflight", "probes", "secrets", "warn_signal"]
 """Parts of an assignment that not every agent in use carries out: each says which ones it does."""
 FEATURES: frozenset[Feature] = frozenset(get_args(Feature))
 FEATURE_FIELDS: Mapping[Feature, str] = {
     "drives": "mounts",
     "hang_detection": "hang_after_seconds",
+    "preflight": "preflight",
     "probes": "probes",
     "secrets": "secrets",
     "warn_signal": "warn_signal_seconds",
@@ -46,6 +47,7 @@ FEATURE_FIELDS: Mapping[Feature, str] = {
 FEATURE_NAMES: Mapping[Feature, str] = {
     "drives": "drives",
     "hang_detection": "hang detection",
+    "preflight": "checks before the start",
     "probes": "probes",
     "secrets": "secrets",
     "warn_signal": "a warning before the time limit",
@@ -213,11 +215,35 @@ class Probes(Message):
         return any((self.startup, self.readiness, self.liveness))
 
 
+class Preflight(Message):
+    """What is checked before the worker is ready: this machine's links, or an all-reduce over the gang as well."""
+
+    kind: Literal["links", "allreduce"]
+    meets: bool = False
+    """The members also check together: each says when it could (`AssignmentReport.checkable_at`), and all do when
+    the phase becomes `check`."""
+    machines: tuple[str, ...]
+    """Of all members in the order of their ranks."""
+    rank: int = Field(ge=0)
+    """Of this worker among them."""
+    address: str
+    """Of the leader's machine."""
+    port: int = Field(ge=1, le=65_535)
+    """The rendezvous port, where the members meet."""
+    rdma_ports: dict[str, float] = Field(default_factory=dict)
+    """Those that the worker is to use, "mlx5_0:1", and their Gb/s when it was placed."""
+    token: str = ""
+    """By which members know each other: anybody may connect to the port."""
+
+
 class Assignment(Message):
-    """One worker of one attempt on this machine. `phase` only ever rises: prepare, start, stop."""
+    """One worker of one attempt on this machine. `phase` only ever rises: prepare, check, start, stop.
+
+    `check` comes only where `preflight` says that the members meet.
+    """
 
     id: str
-    phase: Literal["prepare", "start", "stop"]
+    phase: Literal["prepare", "check", "start", "stop"]
     run: str
     worker: str
     attempt: int
@@ -247,6 +273,7 @@ class Assignment(Message):
     hang_after_seconds: float | None = None
     """A worker that writes nothing for so long while its GPUs are idle has failed as hung."""
     probes: Probes = Probes()
+    preflight: Preflight | None = None
     mounts: tuple[DriveMount, ...] = ()
     secrets: tuple[Secret, ...] = ()
     registry: RegistryLogin | None = None
@@ -308,6 +335,7 @@ class Exit(Message):
         # Only of assignments that ask for it, so that no older console gets to see them:
         "probe_failed",  # stopped by the agent, a startup or liveness probe failed: `message` says how
         "hung",  # stopped by the agent, neither output nor busy GPUs for too long: `message` says how long
+        "preflight_failed",  # never started: a check before it failed, `message` says which and where
     ]
     code: int | None = Field(default=None, ge=-(2**31), lt=2**32)
     signal: int | None = Field(default=None, ge=0, lt=256)
@@ -317,6 +345,8 @@ class Exit(Message):
     """The line of the log that says most likely why the worker failed."""
     cause_at: Number | None = None
     """Where that line begins in the log, in bytes."""
+    machines: tuple[Annotated[Text, Field(max_length=63)], ...] = Field(default=(), max_length=1000)
+    """The machines at fault, where a check has found others than the worker's own."""
 
 
 class AssignmentReport(Message):
@@ -324,6 +354,8 @@ class AssignmentReport(Message):
     state: Literal["preparing", "ready", "running", "stopping", "ended"]
     detail: Text = Field(default="", max_length=300)
     """What it is doing inside the state: "pulling image, 5.2 of 8.1 GiB"."""
+    checkable_at: Epoch | None = None
+    """Since when only the check that the members run together is left before it is prepared."""
     ready_at: Epoch | None = None
     started_at: Epoch | None = None
     ended_at: Epoch | None = None

@@ -13,7 +13,7 @@ from common.nudge import task_send_on_commit
 from machines.services import machines_revise
 from machines.signals import cluster_changed
 from runs.events import run_move, run_note
-from runs.gang.decide import Close, Decision, End, NowRunning, Open, Wait, decide
+from runs.gang.decide import Check, Close, Decision, End, NowRunning, Open, Wait, decide
 from runs.gang.view import view_load
 from runs.independent.apply import families_due, family_step
 from runs.lemons import failures_note
@@ -87,6 +87,10 @@ def _apply(run: Run, attempt: RunAttempt, decision: Decision) -> bool:
     match decision:
         case Wait():
             _show(run, decision)
+            return False
+        case Check():
+            _phase(attempt, Phase.CHECK)
+            run_move(run, RunState.STARTING, decision.reason, was=RunState.STARTING)
             return False
         case Open():
             _open(run, attempt, decision, now)

@@ -1,8 +1,8 @@
 """What is to be done about an attempt: a pure function of its view.
 
-The life of an attempt: STARTING (members prepare and meet at the barrier) → OPENED (all told to start) →
-RUNNING (all have reported that they run) → ENDING (its outcome is decided, members are stopped) → ENDED.
-Until RUNNING, a failure voids the attempt: it goes back to the queue and counts as no restart.
+The life of an attempt: STARTING (members prepare, check together where that is asked for, and meet at the barrier) →
+OPENED (all told to start) → RUNNING (all have reported that they run) → ENDING (its outcome is decided, members are
+stopped) → ENDED. Until RUNNING, a failure voids the attempt: it goes back to the queue and counts as no restart.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from runs.gang.view import AttemptView, Member
-from runs.states import AttemptState, Outcome, RunState, Wanted, WorkerState
+from runs.states import AttemptState, Outcome, Phase, RunState, Wanted, WorkerState
 
 BACKOFF_FIRST_SECONDS = 10
 BACKOFF_LONGEST_SECONDS = 300
@@ -27,6 +27,8 @@ that fails at once on every machine counts as having run."""
 FAILED = frozenset({WorkerState.FAILED, WorkerState.LOST, WorkerState.STOPPED})
 """Of a member whose attempt goes on: one that was stopped without an order is missing like any other."""
 
+PREFLIGHT_FAILED = "preflight_failed"
+
 Reason = dict[str, Any]
 
 
@@ -35,6 +37,13 @@ class Wait:
     """Nothing to do but to show where it stands."""
 
     run_state: RunState
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """All members run the check that they run together, before they are ready."""
+
     reason: Reason
 
 
@@ -77,7 +86,7 @@ class Close:
     void_kind: str = ""
 
 
-Decision = Wait | Open | NowRunning | End | Close
+Decision = Wait | Check | Open | NowRunning | End | Close
 
 
 def decide(view: AttemptView) -> Decision:
@@ -108,9 +117,14 @@ def _fault_ends(view: AttemptView) -> Decision | None:
     if view.state == AttemptState.STARTING and (doubtful := _doubtful(view)):
         return End(Outcome.REQUEUED, doubtful)
     if view.state == AttemptState.STARTING and view.now >= barrier_deadline(view):
-        late = tuple(m.machine_id for m in view.members if m.state != WorkerState.READY)
+        late = tuple(m.machine_id for m in view.members if not _waits_for_others(m))
         return End(Outcome.VOIDED, {"code": "barrier_timeout"}, avoid=late)
     return None
+
+
+def _waits_for_others(member: Member) -> bool:
+    may_check = member.checkable and member.phase == Phase.PREPARE
+    return member.state == WorkerState.READY or may_check
 
 
 def _doubtful(view: AttemptView) -> Reason | None:
@@ -140,11 +154,19 @@ def barrier_deadline(view: AttemptView) -> datetime:
 def _failure(view: AttemptView) -> Decision:
     first = min((m for m in view.members if m.state in FAILED), key=_blame)
     reason = _member_reason(first)
+    if first.exit.get("kind") == PREFLIGHT_FAILED:
+        return End(Outcome.VOIDED, reason, avoid=_at_fault(view, first))
     if all(member.started for member in view.members):
         return End(Outcome.FAILED, reason, avoid=(first.machine_id,))
     if view.opened_at is not None and first.started and view.now < view.opened_at + REPORTS_TOGETHER:
         return _goes_on(view)
     return End(Outcome.VOIDED, reason, avoid=(first.machine_id,))
+
+
+def _at_fault(view: AttemptView, member: Member) -> tuple[int, ...]:
+    """The machines that a check has found at fault; its own where it names none of the gang's."""
+    named = set(member.exit.get("machines", ()))
+    return tuple(each.machine_id for each in view.members if each.machine in named) or (member.machine_id,)
 
 
 def _blame(member: Member) -> tuple[bool, int]:
@@ -187,7 +209,16 @@ def _at_barrier(view: AttemptView) -> Decision:
     ready = sum(member.state == WorkerState.READY for member in view.members)
     if ready == len(view.members) and all(member.reachable for member in view.members):
         return Open({"code": "opening", "workers": ready}, view.time_limit_seconds)
-    return Wait(RunState.STARTING, {"code": "starting", "ready": ready, "workers": len(view.members)})
+    reason = {"code": "starting", "ready": ready, "workers": len(view.members)}
+    checking = {**reason, "code": "checking"}
+    if any(member.phase == Phase.CHECK for member in view.members):
+        return Wait(RunState.STARTING, reason if ready else checking)
+    return Check(checking) if _may_check(view) else Wait(RunState.STARTING, reason)
+
+
+def _may_check(view: AttemptView) -> bool:
+    """Together: a member that is not there would have the others wait for it with their GPUs busy."""
+    return all(member.meets and member.checkable and member.reachable for member in view.members)
 
 
 def _over(view: AttemptView, member: Member) -> bool:

@@ -29,6 +29,10 @@ class Member:
     """Its process tree has ended."""
     reachable: bool
     """Its agent was heard within 45 s."""
+    meets: bool
+    """It is ready only after a check that the members run together."""
+    checkable: bool
+    """That check is all that is left before it is ready."""
     doubtful_gpus: tuple[int, ...]
     """Of a group that asked for healthy GPUs only: indices of those that show a warning sign by now."""
     surely_over_at: datetime | None
@@ -60,6 +64,7 @@ class AttemptView:
     reason: dict[str, Any]
     placed_at: datetime
     first_ready_at: datetime | None
+    """When the first member had nothing left but to wait for the others."""
     opened_at: datetime | None
     running_at: datetime | None
 
@@ -92,7 +97,7 @@ def view_load(run: Run, attempt: RunAttempt, now: datetime) -> AttemptView:
         outcome=attempt.outcome,
         reason=attempt.reason,
         placed_at=attempt.placed_at,
-        first_ready_at=min((a.ready_at for a in assignments if a.ready_at), default=None),
+        first_ready_at=min(filter(None, (a.checkable_at or a.ready_at for a in assignments)), default=None),
         opened_at=attempt.opened_at,
         running_at=attempt.running_at,
         on_failure=document.spec.on_failure,
@@ -139,6 +144,8 @@ def _member(
         started=assignment.started_at is not None,
         gone=assignment.gone_at is not None,
         reachable=machine.unreachable_at is None,
+        meets=bool((assignment.launch.get("preflight") or {}).get("meets")),
+        checkable=assignment.checkable_at is not None,
         doubtful_gpus=doubtful_gpus,
         surely_over_at=_surely_over_at(machine, document, now),
         exit=assignment.exit or {},

@@ -96,6 +96,8 @@ class Assignment(models.Model):
     """As reported (wire.agent_messages.Exit)."""
 
     placed_at = models.DateTimeField()
+    checkable_at = models.DateTimeField(null=True)
+    """Since when only the check that the members run together is left before it is ready."""
     ready_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)

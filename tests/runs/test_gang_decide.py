@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runs.gang.decide import Close, End, NowRunning, Open, Wait, barrier_deadline, decide
+from runs.gang.decide import Check, Close, End, NowRunning, Open, Wait, barrier_deadline, decide
 from runs.gang.view import AttemptView, Member
 from runs.states import AttemptState, Outcome, Phase, RunState, Wanted, WorkerState
 
@@ -29,6 +29,8 @@ def member(rank: int, state: WorkerState, **values) -> Member:
         started=started,
         gone=gone,
         reachable=True,
+        meets=False,
+        checkable=False,
         doubtful_gpus=(),
         surely_over_at=None,
         exit=CRASHED if state == S.FAILED else {},
@@ -104,6 +106,20 @@ def test_the_deadline_counts_from_the_first_ready_member(timeout, first_ready, e
     waiting = view(member(0, S.PLACED), barrier_timeout_seconds=timeout, first_ready_at=first_ready)
 
     assert barrier_deadline(waiting) == expected
+
+
+def test_a_check_is_begun_once_when_all_can():
+    meeting = [member(rank, S.PREPARING, meets=True, checkable=True) for rank in (0, 1)]
+    assert isinstance(decide(view(*meeting)), Check)
+
+    for late in (replace(meeting[1], checkable=False), replace(meeting[1], reachable=False)):
+        assert isinstance(decide(view(meeting[0], late)), Wait)
+
+    begun = [replace(each, phase=Phase.CHECK) for each in meeting]
+    checking = Wait(RunState.STARTING, {"code": "checking", "ready": 0, "workers": 2})
+    assert decide(view(*begun)) == checking
+    some = view(replace(begun[0], state=S.READY), begun[1])
+    assert decide(some) == Wait(RunState.STARTING, {"code": "starting", "ready": 1, "workers": 2})
 
 
 def test_it_is_running_once_every_member_has_said_so():

@@ -40,7 +40,7 @@ def test_watching_reaches_the_agent(house, machines):
     )
     assert assignment.hang_after_seconds == 600
     assert assignment.warn_signal_seconds == 60
-    assert features_needed(member.launch) == {"probes", "hang_detection", "warn_signal"}
+    assert features_needed(member.launch) == {"preflight", "probes", "hang_detection", "warn_signal"}
 
 
 def test_a_plain_run_needs_nothing_that_an_old_agent_lacks():

@@ -168,6 +168,7 @@ def inventory() -> wire.Inventory:
             for index in range(2)
         ),
         labels={"topology.astraeus.io/rack": "r1"},
+        features=tuple(wire.FEATURES),
     )
 
 

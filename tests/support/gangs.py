@@ -16,7 +16,8 @@ from runs.scheduling.passes import cluster_place
 from tests import factories
 from wire.agent_messages import AssignmentReport, Exit, Inventory, Note, Observed
 
-INVENTORY = Inventory(cpu_cores=96, memory_bytes=1024 * factories.GIB)
+INVENTORY = Inventory(cpu_cores=96, memory_bytes=1024 * factories.GIB, features=("preflight",))
+"""Of an agent that knows what the reference asks for, and nothing beyond."""
 CRASH = Exit(kind="exited", code=1)
 SUCCESS = Exit(kind="exited", code=0)
 
