@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('machines', '0006_discovery'),
-        ('runs', '0006_independent'),
+        ('runs', '0011_mesh_addresses'),
     ]
 
     operations = [
