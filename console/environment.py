@@ -49,4 +49,5 @@ def address(name: str, default: str | None = None, *, schemes: tuple[str, ...]) 
 
 
 def names(name: str, default: str = "") -> list[str]:
-    return [part.strip() for part in os.environ.get(name, default).split(",") if part.strip()]
+    """The default also for an empty value, which is what compose.yaml passes on for a variable that isn't set."""
+    return [part.strip() for part in (os.environ.get(name) or default).split(",") if part.strip()]

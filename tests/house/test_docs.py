@@ -6,15 +6,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = (
-    "agent astra benchmarks common console docs machines placement runs static templates tenancy tests wire"
-)
+ROOMS = "agent astra benchmarks common console docs machines placement runs static templates tenancy tests wire"
 NAMED = re.compile(rf"(?<![\w/.>-])(?:{ROOMS.replace(' ', '|')}|worker_image)/[\w/.-]*")
 
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "docs/architecture.md", "docs/settings.md", "docs/run-document.md", "docs/machines.md"],
+    [
+        "README.md",
+        "docs/architecture.md",
+        "docs/machines.md",
+        "docs/operation.md",
+        "docs/run-document.md",
+        "docs/settings.md",
+    ],
 )
 def test_every_path_leads_somewhere(document):
     named = {found.rstrip(".") for found in NAMED.findall((ROOT / document).read_text())}
