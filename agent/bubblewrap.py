@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 from agent.config import Config
 from agent.drives import Drive, drives_find

@@ -20,12 +20,13 @@ from agent.containers.images import Images
 from agent.containers.messages import explained
 from agent.containers.preparing import Preparing, container_remove, launch_settings
 from agent.containers.settings import LABEL_AGENT, LABEL_ASSIGNMENT
+from agent.containers.trial import Trial
 from agent.files import file_replace
 from agent.inside import Sandboxed, run_inside
 from agent.journal import Entry, Facts
 from agent.launching import Places, Supervisors, order_stop
 from agent.mesh.mesh import Mesh
-from agent.runtime import Lifeline, NotPrepared, Ran
+from agent.runtime import Lifeline, NotPrepared, Program, Ran
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +129,12 @@ class Docker:
     ) -> Ran:
         return run_inside(_sandboxed(facts), command, seconds, lifeline)
 
+    def try_out(self, entry: Entry, program: Program, lifeline: Lifeline) -> Ran:
+        if entry.assignment is None:
+            raise NotPrepared(entry.flaw)
+        trial = Trial(self._config, entry, self._images, self._mesh, address=self._address())
+        return trial.run(entry.assignment, program, lifeline)
+
     def addresses(self, entry: Entry) -> tuple[str, ...]:
         place = entry.assignment.mesh if entry.assignment else None
         return (str(place.address),) if place else ("127.0.0.1", "::1", self._address())
@@ -138,7 +145,7 @@ class Docker:
         preparing = self._preparing.get(entry.id)
         if preparing is not None and preparing.is_alive():
             return False
-        return not (entry.path / "launch").exists() or self._remove(entry)
+        return not _may_have_container(entry) or self._remove(entry)
 
     def _remove(self, entry: Entry) -> bool:
         """False: the engine can't be asked now."""
@@ -160,7 +167,7 @@ class Docker:
     def release(self, entry: Entry) -> None:
         self._preparing.pop(entry.id, None)
         self._supervisors.release(entry)
-        if (entry.path / "launch").exists():
+        if _may_have_container(entry):
             threading.Thread(
                 target=self._remove, args=(entry,), name=f"remove-{entry.id}", daemon=True
             ).start()
@@ -203,6 +210,11 @@ class Docker:
 
     def explain(self, entry: Entry, message: str) -> str:  # noqa: ARG002 - the engine names what it means
         return explained(message, machine=self._config.name)
+
+
+def _may_have_container(entry: Entry) -> bool:
+    """Its own, or that of a check."""
+    return any((entry.path / name).exists() for name in ("launch", "trial"))
 
 
 def _with_notes(entry: Entry, facts: Facts) -> Facts:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from agent.containers.settings import (
     cdi_is_configured,
     container_name,
     container_request,
+    trial_name,
 )
 from agent.devices import device_nodes
 from agent.drives import drives_find
@@ -93,7 +95,7 @@ class Preparing(threading.Thread):
         except NotPrepared as error:
             self._give_up(str(error))
         except (DockerException, RequestException) as error:
-            self._give_up(f"The Docker engine of {self._config.name} refuses the container: {_words(error)}")
+            self._give_up(refused(self._config, error))
         except OSError as error:
             self._give_up(f"The worker can't be prepared: {error.strerror or error}")
         except Exception:
@@ -168,24 +170,38 @@ class Preparing(threading.Thread):
     def _container(self, client: docker.DockerClient, pulled: Pulled, limits: Limits) -> Container:
         config, assignment = self._config, self._assignment
         owner = worker_owner(assignment, pulled.image)
-        passed = config.simulate is None or config.device_root is not None
-        return Container(
-            assignment=assignment,
+        surroundings = surroundings_of(config, assignment, client, limits, self._mesh)
+        return replace(
+            surroundings,
             assignment_id=self._entry.id,
-            agent=str(config.state),
-            machine=config.name,
             files=[
                 *config_files(self._entry, assignment, owner, machine=config.name, address=self._address),
                 *worker_secrets(self._entry, assignment, owner),
             ],
             drives=drives_find(config, assignment.mounts),
             variables={**assignment.env, **secret_variables(assignment)},
-            devices=_devices(assignment, Path(config.device_root or "/")) if passed else {},
-            gpus=assignment.gpu_uuids if passed else (),
-            cdi=cdi_is_configured(client.info().get("CDISpecDirs") or ()),
-            limits=limits,
-            network=mesh_network(client, self._mesh, assignment.mesh) if assignment.mesh else "host",
         )
+
+
+def surroundings_of(
+    config: Config, assignment: Assignment, client: docker.DockerClient, limits: Limits, mesh: Mesh | None
+) -> Container:
+    """What a container of the assignment's has whatever it runs: devices, network, limits. Raises NotPrepared."""
+    passed = config.simulate is None or config.device_root is not None
+    return Container(
+        assignment=assignment,
+        assignment_id="",
+        agent=str(config.state),
+        machine=config.name,
+        files=(),
+        drives=(),
+        variables=assignment.env,
+        devices=_devices(assignment, Path(config.device_root or "/")) if passed else {},
+        gpus=assignment.gpu_uuids if passed else (),
+        cdi=cdi_is_configured(client.info().get("CDISpecDirs") or ()),
+        limits=limits,
+        network=mesh_network(client, mesh, assignment.mesh) if assignment.mesh else "host",
+    )
 
 
 def launch_settings(config: Config, places: Places, entry: Entry, assignment: Assignment) -> bytes:
@@ -199,9 +215,10 @@ def launch_settings(config: Config, places: Places, entry: Entry, assignment: As
 
 
 def container_remove(client: docker.DockerClient, assignment_id: str) -> None:
-    """With everything that runs in it; there may be none."""
-    with suppress(NotFound):
-        client.api.remove_container(container_name(assignment_id), force=True, v=True)
+    """With everything that runs in it, and that of a check beside it; there may be none."""
+    for name in (container_name(assignment_id), trial_name(assignment_id)):
+        with suppress(NotFound):
+            client.api.remove_container(name, force=True, v=True)
 
 
 def _devices(assignment: Assignment, root: Path) -> dict[str, str]:
@@ -216,5 +233,6 @@ def _has_command(pulled: Pulled) -> bool:
     return bool(settings.get("Cmd") or settings.get("Entrypoint"))
 
 
-def _words(error: Exception) -> str:
-    return str(error.explanation or error) if isinstance(error, APIError) else str(error)
+def refused(config: Config, error: Exception) -> str:
+    words = str(error.explanation or error) if isinstance(error, APIError) else str(error)
+    return f"The Docker engine of {config.name} refuses the container: {words}"

@@ -65,6 +65,11 @@ def container_name(assignment_id: str) -> str:
     return NAME_PREFIX + assignment_id
 
 
+def trial_name(assignment_id: str) -> str:
+    """Of the container of a check before the worker is created."""
+    return f"{NAME_PREFIX}{assignment_id}-check"
+
+
 def container_request(wanted: Container) -> dict[str, Any]:
     """Arguments of the SDK's `create_container_from_config`."""
     assignment = wanted.assignment

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = "agent astra benchmarks common console docs machines placement runs static templates tenancy tests wire"
+ROOMS = (
+    "agent astra benchmarks common console docs machines placement runs static templates tenancy tests wire"
+)
 NAMED = re.compile(rf"(?<![\w/.>-])(?:{ROOMS.replace(' ', '|')}|worker_image)/[\w/.-]*")
 
 
