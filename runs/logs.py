@@ -4,7 +4,7 @@ Of each worker the first 64 and the last 192 MiB are kept; the gap in between is
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from common.nudge import publish_on_commit
 from runs.events import LIVE_CHANNEL
+from runs.metrics import metrics_store
 from runs.models import Assignment, LogChunk
 from wire.agent_messages import LOG_CHUNK_BYTES, LogChunkHeader, LogsAnswer, LogsHeader
 from wire.quantities import format_size
@@ -50,9 +51,18 @@ def logs_store(*, machine_id: int, header: LogsHeader, body: memoryview) -> Logs
         known[assignment_id].save(update_fields=["log_size"])
         _trim(known[assignment_id])
         publish_on_commit(LIVE_CHANNEL, f"log:{assignment_id}")
+    metrics_store(_joined(rows), known)
     return LogsAnswer(
         next={key: each.log_size for key, each in known.items()}, unknown=tuple(sorted(ids - set(known)))
     )
+
+
+def _joined(rows: Iterable[LogChunk]) -> dict[str, bytes]:
+    """What was added to each assignment's log."""
+    added: dict[str, bytes] = {}
+    for row in rows:
+        added[str(row.assignment_id)] = added.get(str(row.assignment_id), b"") + bytes(row.data)
+    return added
 
 
 def _locked(machine_id: int, ids: set[str]) -> dict[str, Assignment]:

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from console.pages.errors import is_fragment, page
 from console.pages.explanation import explanation_shown
+from console.pages.metric_chart import metrics_context
 from console.pages.run_log import log_view
 from console.pages.scope import Scope, workspace_scope
 from console.pages.selectors import RunView, run_view
@@ -48,6 +49,17 @@ def run_page(request: HttpRequest, organization: str, workspace: str, cluster: s
         "log": log_view(scope, view.run, worker=view.failed, plain=LOG_LINES),
     }
     return render(request, "runs/run.html", context)
+
+
+@page
+@require_safe
+def run_metrics(
+    request: HttpRequest, organization: str, workspace: str, cluster: str, run: str
+) -> HttpResponse:
+    """The charts alone, as the run's page has them: it asks for them again while the run goes on."""
+    scope = workspace_scope(request, organization, workspace)
+    found = run_view(scope.here, cluster, run).run
+    return render(request, "runs/metrics.html", metrics_context(found, scope))
 
 
 def specification(run: Run) -> str:

@@ -59,6 +59,7 @@ urlpatterns = [
     path(f"{RUN}/log/lines", run_log.run_log_lines, name="run_log_lines"),
     path(f"{RUN}/log/search", run_log.run_log_search, name="run_log_search"),
     path(f"{RUN}/offers/<str:offer>", run_offer.run_offer, name="run_offer"),
+    path(f"{RUN}/metrics", run_page.run_metrics, name="run_metrics"),
     path(f"{RUN}/stop", run_page.run_stop, name="run_stop"),
     path(f"{RUN}/restart", run_page.run_restart, name="run_restart"),
     path(f"{RUN}/delete", run_page.run_delete, name="run_delete"),

@@ -14,10 +14,13 @@ from django.utils.safestring import SafeString, mark_safe
 from console.pages.log_text import marked
 from console.pages.looks import look_of, word_of
 from console.pages.machine_svg import legend_cell, legend_frame, legend_mark
+from console.pages.metric_chart import metrics_context
+from console.pages.scope import Scope
 from console.pages.words import EN_DASH
 from machines.models import DataVolume, Gpu
 from machines.states import Health
 from placement.phrases import plural
+from runs.models import Run
 from wire.quantities import format_duration, format_size
 
 register = template.Library()
@@ -251,3 +254,9 @@ def map_frame(state: str) -> SafeString:
 def clock_words(behind: float) -> str:
     """`3 s behind`, `2 h ahead`: a machine's clock beside the console's."""
     return f"{coarse(abs(behind))} {'behind' if behind > 0 else 'ahead'}"
+
+
+@register.inclusion_tag("runs/metrics.html")
+def run_metrics(run: Run, scope: Scope) -> dict[str, Any]:
+    """What the run's workers tell of their training; nothing where they tell nothing."""
+    return metrics_context(run, scope)

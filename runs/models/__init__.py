@@ -4,6 +4,7 @@ Locks are always taken in the order Run, RunAttempt, Worker, Machine (design: da
 """
 
 from runs.models.blame import MachineFailure
+from runs.models.metrics import MetricRest, MetricSample
 from runs.models.run import Run, RunEvent, RunQuerySet, WorkloadName
 from runs.models.scheduling import (
     Claim,
@@ -32,6 +33,8 @@ __all__ = [
     "DecisionRecord",
     "LogChunk",
     "MachineFailure",
+    "MetricRest",
+    "MetricSample",
     "PassRecord",
     "Reservation",
     "Run",

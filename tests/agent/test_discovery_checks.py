@@ -278,6 +278,19 @@ def test_an_inventory_is_put_together_once_a_look(tmp_path: Path) -> None:
     assert source() == first, "nothing has changed: the console isn't told again"
 
 
+def test_two_agents_share_a_machine_s_gpus(tmp_path: Path) -> None:
+    here = RecordedMachine("ndr-8", tmp_path)
+    here.look(hears=answer_of("ndr-8"))
+    base = real_inventory("", ("A limit.",))
+    uuids = [gpu.uuid for gpu in DiscoveredInventory(base, here.discovery)().gpus]
+    halves = [
+        DiscoveredInventory(base, here.discovery, half)() for half in (uuids[:4], [*uuids[4:], "GPU-other"])
+    ]
+    assert [[gpu.uuid for gpu in half.gpus] for half in halves] == [uuids[:4], uuids[4:]]
+    assert halves[0].limits[-1] == "This agent offers 4 of the machine's 8 GPUs and leaves the others alone."
+    assert halves[1].limits[-1] == "Named with --gpu, but not on this machine as a whole GPU: GPU-other."
+
+
 def test_the_page_gets_what_check_says(tmp_path: Path) -> None:
     tree = RecordedTree.read(RECORDED / "roce-4/tree.json")
     discovery = Discovery(

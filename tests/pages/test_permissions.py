@@ -36,6 +36,7 @@ TABLE = {
     "run_log_search": (f"{RUN}/log/search", READ),
     # What taking an offer needs depends on the offer: tests/pages/test_run_offer.py.
     "run_offer": (f"{RUN}/offers/00000000", READ),
+    "run_metrics": (f"{RUN}/metrics", READ),
     "run_stop": (f"{RUN}/stop", WRITE),
     "run_edit": (f"{RUN}/edit", WRITE),
     "run_restart": (f"{RUN}/restart", WRITE),

@@ -5,7 +5,7 @@ import html
 import pytest
 
 from machines.models import Machine
-from runs.models import Run
+from runs.models import Assignment, MetricSample, Run
 from tests import factories as make
 
 JOBS = "/o/acme/w/vision/jobs"
@@ -102,15 +102,29 @@ def test_the_live_fragment_holds_leaves_only(busy, bea):
     assert "<html" not in page
 
 
+def test_metrics_are_drawn_and_told_as_numbers_and_can_be_had_alone(busy, bea):
+    assignment = Assignment.objects.filter(attempt__run__name="llm-7")[0]
+    for step, value in ((0, 4.5), (50, 2.25)):
+        MetricSample.objects.create(assignment=assignment, name="loss", step=step, value=value)
+    whole, alone = bea.get(LLM).content.decode(), bea.get(f"{LLM}/metrics").content.decode()
+    for answer in (whole, alone):
+        assert 'aria-label="loss from 2.25 to 4.5 over steps 0 to 50"' in answer
+        assert '<polyline points="64.0,12.0 632.0,176.0" />' in answer
+        assert "Numbers of loss" in answer
+        assert f'hx-get="{LLM}/metrics"' in answer
+    assert "<h1>" in whole
+    assert "<h1>" not in alone
+
+
 def test_queries(busy, bea, django_assert_num_queries):
     bea.get(LLM)
-    with django_assert_num_queries(21):
+    with django_assert_num_queries(22):
         bea.get(LLM)
     with django_assert_num_queries(14):
         bea.get(LLM, headers={"HX-Request": "true"})
-    with django_assert_num_queries(27):  # with the explanation, which is worked out once for each pass
+    with django_assert_num_queries(29):  # with the explanation, which is worked out once for each pass
         bea.get(DDP)
-    with django_assert_num_queries(15):
+    with django_assert_num_queries(16):
         bea.get(DDP)
 
 
