@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.config import Config
-from agent.drives import Drive, drives_find
+from agent.drives import Drive, drives_of
 from agent.files import fifo_make, file_replace
 from agent.inside import Sandboxed, run_inside, trial_run
 from agent.journal import Entry, Facts
 from agent.launching import Places, Supervisors, common_settings, order_stop, port_reserve, settings_text
 from agent.messages import explained
+from agent.network_drives import mount_places
 from agent.runtime import Lifeline, NotPrepared, Program, Ran
 from agent.sandbox import Content, contents, environment, joined, sandbox_options
 from agent.secrets import handover, secret_files, secret_variables
@@ -82,7 +83,7 @@ class Bubblewrap:
                 "No command is given, and the runtime bubblewrap has no image with one. Set `command`."
             )
         files = contents(assignment, name=self._config.name, address=self._address())
-        drives = drives_find(self._config, assignment.mounts)
+        drives = drives_of(self._config, assignment, mount_places(self._config, assignment))
         self._write(entry.path, assignment, files, drives)
         file_replace(entry.path / "launch", self._launch_settings(entry, assignment, len(files)), sync=False)
         with ExitStack() as stack:

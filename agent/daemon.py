@@ -20,6 +20,7 @@ from agent.config import Config, ConfigError
 from agent.desired_state import DesiredState
 from agent.discovery.machine import Discovery
 from agent.events import Events
+from agent.exports import Exports
 from agent.inventory import (
     DiscoveredInventory,
     InventorySource,
@@ -31,6 +32,7 @@ from agent.journal import Journal
 from agent.launching import Places
 from agent.logs import LogShipper
 from agent.mesh.mesh import Mesh, Settings
+from agent.network_drives import NetworkDrives
 from agent.ports import BusyPorts
 from agent.preflight.checking import Surveyor
 from agent.runtime import Runtime
@@ -66,6 +68,8 @@ class Agent:
             runtime,
             gpus_busy=self._discovery.busy if self._discovery else simulated_gpus_busy,
             surveyor=Surveyor(config.name, config.simulate is not None, self._inventory),
+            drives=NetworkDrives(config),
+            exports=Exports(config),
             changed=self._changed,
         )
         self._looked = self._inventory(), self._busy_ports.read()

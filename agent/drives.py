@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from agent.beneath import open_beneath
 from agent.config import Config
 from agent.layout import Bind, target_of
 from agent.runtime import NotPrepared
-from wire.agent_messages import DriveMount
+from wire.agent_messages import Assignment, DriveMount, Export
 
 Result = TypeVar("Result")
 _ANSWER_SECONDS = 20.0
@@ -37,6 +38,34 @@ class Drive:
 def drives_find(config: Config, mounts: Sequence[DriveMount]) -> list[Drive]:
     """Raises NotPrepared with what is wrong with the first that can't be mounted."""
     return [_answer(config, mount, _find) for mount in mounts]
+
+
+def drives_of(config: Config, assignment: Assignment, mounted: Sequence[Path]) -> list[Drive]:
+    """All of a worker's; `mounted`: where its network mounts are (agent/network_drives.py). Raises NotPrepared."""
+    there = [
+        _answer(config, mount, partial(_find_mounted, place))
+        for mount, place in zip(assignment.network_mounts, mounted, strict=True)
+    ]
+    return [*drives_find(config, assignment.mounts), *there]
+
+
+def drive_path(config: Config, export: Export) -> str:
+    """The directory of a drive of this machine, without symbolic links. Raises NotPrepared."""
+    mount = DriveMount(drive=export.drive, source=export.path, mount_path="/", read_only=export.read_only)
+    return _answer(config, mount, _find).bind.source
+
+
+def _find_mounted(place: Path, config: Config, mount: DriveMount) -> Drive:
+    """Of a drive that another machine has, mounted at `place`."""
+    try:
+        top = os.open(place, os.O_PATH | os.O_DIRECTORY)
+    except OSError as error:
+        raise NotPrepared(_missing(config, mount, mount.source, error)) from error
+    with ExitStack() as stack:
+        stack.callback(os.close, top)
+        shown = f"{mount.source}/{mount.sub_path}" if mount.sub_path else mount.source
+        descriptor = _opened(config, mount, top, mount.sub_path, shown, stack)
+        return _drive(config, mount, descriptor)
 
 
 def _answer(
@@ -76,12 +105,19 @@ def _find(config: Config, mount: DriveMount) -> Drive:
         if mount.sub_path:
             below = f"{mount.source}/{mount.sub_path}"
             descriptor = _opened(config, mount, descriptor, mount.sub_path, below, stack)
-        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
-        _refuse_hidden(config, mount, path)
-        if not mount.read_only:
-            _refuse_unwritable(config, mount, descriptor)
-        identity = os.fstat(descriptor)
-    bind = Bind(mount.mount_path, mount.drive, path, mount.read_only)
+        _refuse_hidden(config, mount, _path_of(descriptor))
+        return _drive(config, mount, descriptor)
+
+
+def _path_of(descriptor: int) -> str:
+    return str(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+
+def _drive(config: Config, mount: DriveMount, descriptor: int) -> Drive:
+    if not mount.read_only:
+        _refuse_unwritable(config, mount, descriptor)
+    identity = os.fstat(descriptor)
+    bind = Bind(mount.mount_path, mount.drive, _path_of(descriptor), mount.read_only)
     return Drive(bind, identity.st_dev, identity.st_ino)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.causes import Cause, likely_cause
 from agent.journal import Entry, Facts
+from agent.network_drives import Mounting, NetworkDrives
 from agent.preflight.checking import Checking, Surveyor
 from agent.reconcile import Phase, Step, higher, next_step
 from agent.reports import report_of
@@ -35,6 +36,7 @@ class Executor(threading.Thread):
         *,
         gpus_busy: GpusBusy,
         surveyor: Surveyor,
+        drives: NetworkDrives,
         changed: Callable[[], None],
     ) -> None:
         super().__init__(name=f"executor-{entry.id}", daemon=True)
@@ -47,6 +49,8 @@ class Executor(threading.Thread):
         self._closed = False
         self._watch = Watch(entry, runtime, gpus_busy, self.wake)
         self._checking = Checking(entry, runtime, surveyor, self.wake)
+        self._drives = drives
+        self._mounting = Mounting(entry, drives, self.wake)
         self._cause: Cause | None = None
         self.report = self._first_report()
 
@@ -76,6 +80,7 @@ class Executor(threading.Thread):
         self._closed = True
         self._watch.close()
         self._checking.end()
+        self._mounting.end()
         self._wake.set()
 
     def run(self) -> None:
@@ -90,6 +95,7 @@ class Executor(threading.Thread):
             if self.gone:
                 self._watch.close()
                 self._runtime.release(self.entry)
+                self._drives.unmount(self.entry.id)
                 return
             self._wake.wait(_SETTLED_LOOK if settled else _UNSETTLED_LOOK)
 
@@ -149,15 +155,22 @@ class Executor(threading.Thread):
             self._record("not_prepared", f"The worker can't be prepared: {error.strerror or error}")
 
     def _checked(self) -> bool:
-        return self.entry.assignment is None or self._checking.passed(self.entry.assignment, self._wanted)
+        """Whether nothing keeps the worker from being created; begins what is due before that."""
+        assignment = self.entry.assignment
+        if assignment is None:
+            return True
+        return self._mounting.done(assignment) and self._checking.passed(assignment, self._wanted)
 
     def _record_flaw(self) -> None:
         flaw = self._checking.known.flaw
-        if flaw is not None and not self._checking.busy:
+        if self._mounting.flaw and self._mounting.end():
+            self._record("not_prepared", self._mounting.flaw)
+        elif flaw is not None and not self._checking.busy:
             self._record(flaw.kind, flaw.message, machines=flaw.machines)
 
     def _never_ran(self, facts: Facts) -> None:
-        if self._checking.end() and self._runtime.clear(self.entry, facts):
+        over = self._checking.end() and self._mounting.end()
+        if over and self._runtime.clear(self.entry, facts):
             self._record("stopped", "Stopped before it was started")
 
     def _lost(self, facts: Facts) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agent.executor import Executor
+from agent.exports import Exports
 from agent.journal import Entry, Journal, JournalError
+from agent.network_drives import NetworkDrives
 from agent.preflight.checking import Surveyor
 from agent.reconcile import Forget, Held, Phase, Raise, Take, decide
 from agent.runtime import Runtime
@@ -34,12 +36,16 @@ class Workers:
         *,
         gpus_busy: GpusBusy,
         surveyor: Surveyor,
+        drives: NetworkDrives,
+        exports: Exports,
         changed: Callable[[], None],
     ) -> None:
         self._journal = journal
         self._runtime = runtime
         self._gpus_busy = gpus_busy
         self._surveyor = surveyor
+        self._drives = drives
+        self._exports = exports
         self._changed = changed
         self._lock = threading.RLock()
         self._executors: dict[str, Executor] = {}
@@ -56,12 +62,13 @@ class Workers:
         """
         listed = {assignment.id: assignment for assignment in desired.assignments} if desired else {}
         with self._lock:
+            self._drives.clean({entry.id for entry in self._journal.entries()})
             for found in self._journal.entries():
                 entry = self._mended(found, listed.get(found.id))
                 self._execute(entry, _unstarted(entry.assignment.phase) if entry.assignment else "stop")
             if desired is not None:
                 careful = [a.model_copy(update={"phase": _unstarted(a.phase)}) for a in listed.values()]
-                self.apply(Desired(assignments=tuple(careful)))
+                self.apply(desired.model_copy(update={"assignments": tuple(careful)}))
                 self._unconfirmed = desired
 
     def confirm(self) -> None:
@@ -83,6 +90,7 @@ class Workers:
     def apply(self, desired: Desired) -> None:
         with self._lock:
             self._desired, self._unconfirmed = desired, None
+            self._exports.apply(desired.exports)
             for assignment in desired.assignments:
                 if assignment.id in self._executors:
                     self._executors[assignment.id].complete(assignment)
@@ -138,6 +146,7 @@ class Workers:
             wanted,
             gpus_busy=self._gpus_busy,
             surveyor=self._surveyor,
+            drives=self._drives,
             changed=self._changed,
         )
         self._executors[entry.id] = executor

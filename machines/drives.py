@@ -59,8 +59,8 @@ def drive_access_of(workspace: Workspace) -> QuerySet[DataVolumeAccess]:
 
 
 def drive_is_on(drive: DataVolume, machine: Machine) -> bool:
-    """Whether a worker on `machine` can mount it. Export over the network is not there yet."""
-    if drive.machine_id is not None:
+    """Whether a worker on `machine` can mount it, there or over the network."""
+    if drive.machine_id is not None and drive.reach == Reach.LOCAL:
         return drive.machine_id == machine.id
     return drive.cluster_id == machine.cluster_id and drive.pool_id in {None, machine.pool_id}
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from machines.channel import starts_withheld
 from machines.mesh import mesh_order
 from machines.models import Machine
+from runs.exports import exports_of
 from runs.launch import secrets_of
 from runs.meeting import meeting_of, members_load
 from runs.models import Assignment
@@ -48,7 +49,9 @@ def desired_load(machine_id: int) -> tuple[int, wire.Desired]:
             message |= _contents(assignment, templates[assignment.id], secrets, logins)
         messages.append(wire.Assignment.model_validate(message))
     mesh = mesh_order(machine, _beside(held))
-    return machine.desired_revision, wire.Desired(assignments=tuple(messages), mesh=mesh)
+    return machine.desired_revision, wire.Desired(
+        assignments=tuple(messages), mesh=mesh, exports=exports_of(machine)
+    )
 
 
 def _beside(held: Iterable[Assignment]) -> Iterable[Machine]:

@@ -1,8 +1,9 @@
 """What an agent gets to start a worker: everything but the phase, files and secrets, fixed when the gang is placed.
 
-Drives and secrets come from tables of their own. Where a drive lies on a machine is fixed with the placement
-(`mounts_of`, in `Assignment.launch`). Of secrets only the names are stored there; their values are read whenever a
-machine asks what it should be doing, and take the names' place then (`secrets_of`, for runs/desired.py).
+Drives and secrets come from tables of their own. Where a machine finds a drive is fixed with the placement
+(`mounts_of` and `network_mounts_of`, in `Assignment.launch`). Of secrets only the names are stored there; their values
+are read whenever a machine asks what it should be doing, and take the names' place then (`secrets_of`, for
+runs/desired.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +17,11 @@ from machines.models import Gpu, Machine
 from placement import GroupPlacement, Placement, Rank
 from runs.models import Run, RunAttempt, Worker
 from runs.preflight import Preflights, preflights_of
+from runs.stores import DriveAt, DrivesAt
 from wire import agent_messages as wire
 from wire.environment import WorkerFacts, needs_imex, needs_rdma_devices, shm_bytes, worker_environment
 from wire.quantities import MILLI
-from wire.spec import RunDocument, TaskTemplate
+from wire.spec import DriveRef, RunDocument, TaskTemplate
 from wire.spec.task import Probe
 
 
@@ -37,8 +39,7 @@ class Gang:
     hostnames: tuple[str, ...]
     leader_address: str
     gpu_uuids: Mapping[int, str]
-    drives: Mapping[int, Mapping[str, str]]
-    """Machine id → name of a drive → its directory there."""
+    drives: DrivesAt
     mesh: Mapping[int, str]
     """Machine id → its worker's address on the mesh; empty where the gang shares its machines' networks."""
     preflights: Preflights
@@ -54,10 +55,10 @@ def gang_of(
     machines: Mapping[int, Machine],
     attempt: RunAttempt,
     *,
-    drives: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
+    drives: DrivesAt = MappingProxyType({}),
     mesh: Mapping[int, str] = MappingProxyType({}),
 ) -> Gang:
-    """`drives`: machine id → name of a drive → its directory there, for every drive that the run names.
+    """`drives`: every drive that the run names.
     `mesh`: machine id → its worker's address on the mesh, for all of them or none."""
     gpus = [gpu for rank in placement.ranks for gpu in rank.gpu_ids]
     return Gang(
@@ -122,6 +123,7 @@ def launch_of(gang: Gang, rank: Rank, worker: Worker, machine: Machine) -> dict[
         "probes": probes_of(template),
         "preflight": gang.preflights.get(rank.rank),
         "mounts": mounts_of(template, gang.drives.get(machine.id, {})),
+        "network_mounts": network_mounts_of(template, gang.drives.get(machine.id, {})),
         "secrets": [secret.model_dump(mode="json") for secret in secrets_of(template, {})],
     }
 
@@ -149,21 +151,36 @@ def _probe(probe: Probe) -> dict[str, Any]:
     return asked.model_dump(mode="json", exclude_none=True)
 
 
-def mounts_of(template: TaskTemplate, sources: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The stored part of the group's drives on one machine; `sources`: drive → its directory there.
+def mounts_of(template: TaskTemplate, there: Mapping[str, DriveAt]) -> list[dict[str, Any]]:
+    """The stored part of those of the group's drives that are directories of the machine itself.
 
     Raises KeyError for a drive that the machine lacks: it should not have been placed there.
     """
-    return [
-        wire.DriveMount(
-            drive=ref.name,
-            source=sources[ref.name],
-            mount_path=ref.mount_path,
-            read_only=ref.read_only,
-            sub_path=ref.sub_path or "",
-        ).model_dump(mode="json")
-        for ref in template.datavolume_refs
-    ]
+    refs = [ref for ref in template.datavolume_refs if there[ref.name].server is None]
+    return [wire.DriveMount(**_mount(ref, there[ref.name])).model_dump(mode="json") for ref in refs]
+
+
+def network_mounts_of(template: TaskTemplate, there: Mapping[str, DriveAt]) -> list[dict[str, Any]]:
+    """The stored part of those that other machines export to this one."""
+    found = []
+    for ref in template.datavolume_refs:
+        server = there[ref.name].server
+        if server is not None:
+            mount = wire.NetworkMount(
+                **_mount(ref, there[ref.name]), machine=server.name, address=server.address
+            )
+            found.append(mount.model_dump(mode="json"))
+    return found
+
+
+def _mount(ref: DriveRef, at: DriveAt) -> dict[str, Any]:
+    return {
+        "drive": ref.name,
+        "source": at.path,
+        "mount_path": ref.mount_path,
+        "read_only": ref.read_only,
+        "sub_path": ref.sub_path or "",
+    }
 
 
 def secrets_of(template: TaskTemplate, values: Mapping[str, str]) -> tuple[wire.Secret, ...]:

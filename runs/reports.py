@@ -18,6 +18,7 @@ from machines.signals import cluster_changed
 from machines.states import LOST_AFTER_SECONDS, UNREACHABLE_AFTER_SECONDS
 from placement.phrases import and_list
 from runs.events import LIVE_CHANNEL, WorkerMove, run_announce, workers_move
+from runs.exports import exports_end
 from runs.launch import features_needed
 from runs.models import Allocation, Assignment, WorkerEvent
 from runs.states import WORKER_ENDED, AttemptState, Phase, WorkerState
@@ -207,6 +208,7 @@ def _release(assignment: Assignment) -> None:
     now = database_now()
     _save(assignment, gone_at=now)
     Allocation.objects.filter(assignment=assignment, released_at=None).update(released_at=now)
+    exports_end(assignment)
     machines_revise([assignment.machine_id], placement_changed=True)
     cluster_changed.send(sender=Assignment, cluster_id=assignment.machine.cluster_id)
 

@@ -127,16 +127,12 @@ class _Drives:
             yield SpecError(f"{use.path}.read_only", "drive_read_only", message)
 
     def _reach(self, use: _Use, uses: list[_Use]) -> Iterator[SpecError]:
-        """One worker of a run is on a machine: a drive that only one machine has is for one worker."""
+        """One worker of a run is on a machine: a drive that only one machine reaches is for one worker."""
         machine, place = use.volume.machine, f"{use.path}.name"
-        if machine is None:
+        if machine is None or use.volume.reach == Reach.NETWORK:
             return
         workers = sum({each.group: each.workers for each in uses if each.ref.name == use.ref.name}.values())
-        if workers > 1 and use.volume.reach == Reach.NETWORK:
-            what = f"The drive `{use.ref.name}` on machines other than {machine.name}, where it lies,"
-            message = f"{what} can't be used on this console yet; ask for one machine, or use a shared drive."
-            yield SpecError(place, "not_available", message)
-        elif workers > 1:
+        if workers > 1:
             message = (
                 f"The drive `{use.ref.name}` lies on {machine.name} and only workers there reach it, so {workers} "
                 "workers on as many machines can't use it. Ask for one machine, or use a shared drive."
@@ -152,5 +148,6 @@ class _Drives:
     def _elsewhere(self, use: _Use, uses: list[_Use]) -> _Use | None:
         """An earlier drive of the same group that lies on another machine."""
         before = (each for each in uses[: uses.index(use)] if each.group == use.group)
-        apart = (each for each in before if each.volume.machine_id not in {None, use.volume.machine_id})
+        fixed = (each for each in before if each.volume.reach == Reach.LOCAL)
+        apart = (each for each in fixed if each.volume.machine_id not in {None, use.volume.machine_id})
         return next(apart, None)

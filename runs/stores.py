@@ -112,11 +112,31 @@ def _named(
     return set(found.values_list("workspace_id", "name"))
 
 
-def drive_paths(machines: Iterable[Machine], names: Collection[str]) -> dict[int, dict[str, str]]:
-    """Machine id → drive → its directory there, of the named drives that the machine has. One cluster's machines."""
+@dataclass(frozen=True, slots=True)
+class DriveAt:
+    """Where a machine finds a drive."""
+
+    path: str
+    server: Machine | None = None
+    """The machine that exports it; None: it is a directory of the machine itself."""
+
+
+DrivesAt = Mapping[int, Mapping[str, DriveAt]]
+"""Machine id → drive → where it is found there."""
+
+
+def drives_at(machines: Iterable[Machine], names: Collection[str]) -> dict[int, dict[str, DriveAt]]:
+    """Of the named drives those that each machine has. One cluster's machines."""
     there = list(machines)
-    drives = DataVolume.objects.filter(cluster__in={each.cluster_id for each in there}, name__in=names)
+    clusters = {each.cluster_id for each in there}
+    drives = DataVolume.objects.filter(cluster__in=clusters, name__in=names).select_related("machine")
     found = list(drives) if names else []
     return {
-        each.id: {drive.name: drive.path for drive in found if drive_is_on(drive, each)} for each in there
+        each.id: {drive.name: _at(drive, each) for drive in found if drive_is_on(drive, each)}
+        for each in there
     }
+
+
+def _at(drive: DataVolume, machine: Machine) -> DriveAt:
+    elsewhere = drive.machine is not None and drive.machine_id != machine.id
+    return DriveAt(drive.path, drive.machine if elsewhere else None)

@@ -32,12 +32,15 @@ LOG_REQUEST_BYTES = 4 * 1024 * 1024
 LOG_REQUEST_CHUNKS = 16_384
 """Most chunks of one: as many as agents put there, which count 256 bytes for each one's header."""
 
-Feature = Literal["drives", "hang_detection", "preflight", "probes", "secrets", "warn_signal"]
+Feature = Literal[
+    "drives", "hang_detection", "network_drives", "preflight", "probes", "secrets", "warn_signal"
+]
 """Parts of an assignment that not every agent in use carries out: each says which ones it does."""
 FEATURES: frozenset[Feature] = frozenset(get_args(Feature))
 FEATURE_FIELDS: Mapping[Feature, str] = {
     "drives": "mounts",
     "hang_detection": "hang_after_seconds",
+    "network_drives": "network_mounts",
     "preflight": "preflight",
     "probes": "probes",
     "secrets": "secrets",
@@ -47,6 +50,7 @@ FEATURE_FIELDS: Mapping[Feature, str] = {
 FEATURE_NAMES: Mapping[Feature, str] = {
     "drives": "drives",
     "hang_detection": "hang detection",
+    "network_drives": "drives on other machines",
     "preflight": "checks before the start",
     "probes": "probes",
     "secrets": "secrets",
@@ -158,6 +162,25 @@ class DriveMount(Message):
     read_only: bool = True
     sub_path: str = ""
     """Below `source`; nothing on the way, symbolic links included, may lead out of it."""
+
+
+class NetworkMount(DriveMount):
+    """A drive that lies on another machine, which exports it over NFSv4: `source` is its directory there."""
+
+    machine: str
+    address: str
+    """Of that machine."""
+
+
+class Export(Message):
+    """A drive of this machine that workers on others mount."""
+
+    drive: str = ""
+    path: str
+    """The agent's own configuration must allow it."""
+    client: str
+    """The address of the machine that may mount it."""
+    read_only: bool = True
 
 
 class Secret(Message):
@@ -275,6 +298,7 @@ class Assignment(Message):
     probes: Probes = Probes()
     preflight: Preflight | None = None
     mounts: tuple[DriveMount, ...] = ()
+    network_mounts: tuple[NetworkMount, ...] = ()
     secrets: tuple[Secret, ...] = ()
     registry: RegistryLogin | None = None
     names: dict[str, str] = Field(default_factory=dict)
@@ -302,6 +326,8 @@ class Desired(Message):
     """All of them: what the agent holds beyond these is disowned, to be stopped and cleaned away."""
     mesh: MeshOrder | None = None
     """None: the machine has no place on the mesh."""
+    exports: tuple[Export, ...] = ()
+    """All of them: what is exported beyond these is so no longer."""
 
     def stored(self) -> "Desired":
         """As it may be written to a disk: without the values of secrets."""

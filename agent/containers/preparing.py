@@ -30,11 +30,12 @@ from agent.containers.settings import (
     trial_name,
 )
 from agent.devices import device_nodes
-from agent.drives import drives_find
+from agent.drives import drives_of
 from agent.files import file_replace
 from agent.journal import Entry
 from agent.launching import Places, Supervisors, common_settings, port_reserve, settings_text
 from agent.mesh.mesh import Mesh
+from agent.network_drives import mount_places
 from agent.runtime import NotPrepared
 from agent.secrets import handover, secret_variables
 from agent.supervision.output import Pokes
@@ -178,7 +179,7 @@ class Preparing(threading.Thread):
                 *config_files(self._entry, assignment, owner, machine=config.name, address=self._address),
                 *worker_secrets(self._entry, assignment, owner),
             ],
-            drives=drives_find(config, assignment.mounts),
+            drives=drives_of(config, assignment, mount_places(config, assignment)),
             variables={**assignment.env, **secret_variables(assignment)},
         )
 

@@ -163,6 +163,20 @@ class Allocation(models.Model):
         return f"{self.assignment_id} on {self.machine_id}"
 
 
+class DriveExport(models.Model):
+    """A machine exports a drive to an assignment's machine, until that assignment is gone."""
+
+    assignment = models.ForeignKey(Assignment, models.CASCADE, related_name="exports")
+    machine = models.ForeignKey(Machine, models.PROTECT, related_name="exports")
+    """The one that has the drive."""
+    drive = models.CharField(max_length=63)
+    path = models.CharField(max_length=4095)
+    read_only = models.BooleanField()
+
+    def __str__(self) -> str:
+        return f"{self.drive} of {self.machine_id} for {self.assignment_id}"
+
+
 class WorkerEvent(models.Model):
     worker = models.ForeignKey(Worker, models.CASCADE, related_name="events")
     assignment = models.ForeignKey(Assignment, models.CASCADE, null=True, related_name="events")

@@ -1,6 +1,6 @@
 """Writes a placement: the whole gang or nothing. What the pass saw is checked again under locks."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,13 +11,14 @@ from machines.models import Cluster, Machine
 from machines.services import machines_lock, machines_revise
 from placement import Placement, Rank
 from runs.events import WorkerMove, run_move, workers_move
+from runs.exports import exports_create, servers_of
 from runs.launch import Gang, gang_of, launch_of
 from runs.meeting import mesh_addresses
 from runs.models import Allocation, Assignment, Run, RunAttempt, Worker
 from runs.queue import NOT_QUEUED, runs_leave_queue
 from runs.scheduling.ports import port_choose
 from runs.states import AttemptState, RunState, WorkerState
-from runs.stores import Needs, drive_paths, stores_lacking, stores_of
+from runs.stores import DrivesAt, Needs, drives_at, stores_lacking, stores_of
 from runs.workers import workers_arrange
 from wire.quantities import MILLI
 from wire.spec import RunDocument, Shape
@@ -53,7 +54,8 @@ def _apply(
     workers = workers_arrange(
         run, document, [Shape(g.shape.machines, g.shape.gpus) for g in placement.groups]
     )
-    machines = _machines_claim(placement, versions)
+    servers = servers_of(run.cluster_id, stores_of(document).drives)
+    machines = _machines_claim(placement, versions, servers)
     leader = machines[placement.ranks[0].machine_id]
     port = port_choose(leader, document)
     attempt = _attempt_create(run, placement, leader, port, cluster, now)
@@ -85,8 +87,13 @@ def _run_claim(run: Run, cluster: Cluster, placement: Placement, now: datetime) 
     )
 
 
-def _machines_claim(placement: Placement, versions: Mapping[int, int]) -> dict[int, Machine]:
-    machines = machines_lock(rank.machine_id for rank in placement.ranks)
+def _machines_claim(
+    placement: Placement, versions: Mapping[int, int], servers: Collection[int]
+) -> dict[int, Machine]:
+    """Those of the placement, locked in one go with the `servers` that export drives to them."""
+    used = {rank.machine_id for rank in placement.ranks}
+    locked = machines_lock(used | set(servers))
+    machines = {key: machine for key, machine in locked.items() if key in used}
     for rank in placement.ranks:
         machine = machines.get(rank.machine_id)
         if machine is None or machine.version != versions[rank.machine_id]:
@@ -96,17 +103,17 @@ def _machines_claim(placement: Placement, versions: Mapping[int, int]) -> dict[i
 
 def _drives(
     run: Run, document: RunDocument, placement: Placement, machines: Mapping[int, Machine]
-) -> dict[int, dict[str, str]]:
-    """Machine id → drive → its directory. What the run names must still be open to it."""
+) -> DrivesAt:
+    """What the run names must still be open to it."""
     stores = stores_of(document)
     if stores_lacking(run.cluster_id, {run.id: Needs(run.workspace_id, stores)}):
         raise Stale("a secret, drive or registry credential was taken away")
-    paths = drive_paths(machines.values(), stores.drives)
+    there = drives_at(machines.values(), stores.drives)
     named = [{ref.name for ref in group.template.datavolume_refs} for group in document.groups()]
     for rank in placement.ranks:
-        if not named[rank.group] <= paths[rank.machine_id].keys():
+        if not named[rank.group] <= there[rank.machine_id].keys():
             raise Stale(f"{rank.machine_name} has lost a drive")
-    return paths
+    return there
 
 
 def _attempt_create(
@@ -132,6 +139,7 @@ def _members_create(gang: Gang, placement: Placement, port: int, now: datetime) 
     pairs = list(zip(placement.ranks, gang.workers, strict=True))
     assignments = [_assignment(gang, rank, worker, now) for rank, worker in pairs]
     Assignment.objects.bulk_create(assignments)
+    exports_create(assignments)
     held = [
         row
         for assignment, rank in zip(assignments, placement.ranks, strict=True)

@@ -73,7 +73,7 @@ FROM machines_machinelabel WHERE machine_id {of}
 """
 # Few rows, whatever they are narrowed to: a shared drive is one, however many machines have it.
 _DRIVES = """
-SELECT array_agg(d.machine_id), array_agg(d.name), array_agg(p.slug)
+SELECT array_agg(CASE WHEN d.reach = 'local' THEN d.machine_id END), array_agg(d.name), array_agg(p.slug)
 FROM machines_datavolume d LEFT JOIN machines_pool p ON p.id = d.pool_id WHERE d.cluster_id = %(cluster)s
 """
 _STORAGE = "SELECT array_agg(name) FROM machines_fabric WHERE cluster_id = %(cluster)s AND storage"
@@ -240,7 +240,7 @@ def _gpus(places: _Places, gpus: _Columns, held: Longs) -> Gpus:
 
 
 def _drives(places: _Places, drives: _Columns, pools: Sequence[str]) -> Owned[str]:
-    """A drive is on its machine, or on all machines of its pool, or on all."""
+    """A drive is on its machine, or on all machines of its pool, or on all: one that others reach, too."""
     pool_of = np.array(pools, dtype=object)
     owners, items = [ints([])], [ints([])]
     for number, (machine, _, pool) in enumerate(zip(*drives, strict=True)):

@@ -16,7 +16,7 @@ import pytest
 from agent import beneath
 from agent.bubblewrap import Bubblewrap
 from agent.config import Config
-from agent.drives import Drive, _answer, drives_find
+from agent.drives import Drive, _answer, drives_find, drives_of
 from agent.journal import Journal
 from agent.launching import Places
 from agent.runtime import NotPrepared
@@ -302,13 +302,13 @@ def test_a_directory_swapped_for_a_link_after_the_agent_looked_is_noticed(
     wanted = mounted("cat /data/private", mount(root, sub_path="sets/v2"), phase="prepare")
     entry = Journal(tmp_path / "state/assignments").create(wanted)
 
-    def look_and_swap(settings: Config, mounts: Sequence[DriveMount]) -> list[Drive]:
-        found = drives_find(settings, mounts)
+    def look_and_swap(settings: Config, assignment: Assignment, mounted: Sequence[Path]) -> list[Drive]:
+        found = drives_of(settings, assignment, mounted)
         (root / "data/sets/v2").rename(root / "data/sets/v1")
         (root / "data/sets/v2").symlink_to(tmp_path / "outside")
         return found
 
-    monkeypatch.setattr("agent.bubblewrap.drives_find", look_and_swap)
+    monkeypatch.setattr("agent.bubblewrap.drives_of", look_and_swap)
     runtime.prepare(entry)
     eventually(lambda: entry.facts().exit, "its end")
     end = entry.facts().exit

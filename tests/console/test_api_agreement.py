@@ -17,7 +17,6 @@ from tests.wire.test_spec_properties import FULL, VALUES, mutated
 pytestmark = pytest.mark.django_db
 DRY_RUN = "/api/v1/o/acme/w/vision/runs?dry_run=true"
 ONLY_HERE = {
-    "not_available",
     "unknown_cluster",
     "unknown_secret",
     "unknown_drive",

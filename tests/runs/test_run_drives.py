@@ -12,6 +12,7 @@ from machines.operations import machine_remove
 from runs.desired import desired_load
 from runs.editing import run_edit
 from runs.explanations import explanation_of
+from runs.launch import features_needed
 from runs.models import Assignment
 from runs.presentation import run_reason
 from runs.scheduling import apply
@@ -22,7 +23,7 @@ from runs.services import run_submit
 from runs.states import WaitKind
 from tenancy.models import AuditEvent, Workspace
 from tests import factories
-from tests.support.gangs import Gang, replaced
+from tests.support.gangs import CRASH, Gang, replaced
 
 pytestmark = pytest.mark.django_db
 
@@ -154,7 +155,7 @@ def test_placement_sees_which_machines_have_which_drive(house, machines):
     }
     assert has == {
         "everywhere": [True, True, True],
-        "export": [True, False, False],
+        "export": [True, True, True],
         "pooled": [True, True, False],
         "scratch": [False, False, True],
     }
@@ -299,21 +300,52 @@ def test_drives_on_different_machines_are_never_together(house, machines, bea):
     ]
 
 
-def test_a_drive_that_other_machines_reach_is_used_on_its_own_only(house, machines, bea):
-    local(house, "scratch", "gpu-02", reach="network")
+def exports(gang, rank):
+    _, desired = desired_load(gang.members[rank].machine_id)
+    return [(each.path, each.client, each.read_only) for each in desired.exports]
 
-    assert errors_of(house, bea, document_with(ref("scratch"), machines=2)) == [
-        (
-            "spec.task_template.datavolume_refs[0].name",
-            "not_available",
-            (
-                "The drive `scratch` on machines other than gpu-02, where it lies, can't be used on this console yet; "
-                "ask for one machine, or use a shared drive."
-            ),
-        )
-    ]
-    [member] = replaced(submitted(house, document_with(ref("scratch")))).members
-    assert member.machine.name == "gpu-02"
+
+def test_a_drive_that_other_machines_reach_is_exported_to_them_while_they_need_it(house, machines):
+    local(house, "scratch", "gpu-02", reach="network")
+    document = document_with(ref("scratch", read_only=False, sub_path="runs/7"), machines=2)
+    gang = replaced(submitted(house, document))
+    there, here = gang.members
+    assert [member.machine.name for member in gang.members] == ["gpu-01", "gpu-02"]
+
+    own = {
+        "drive": "scratch",
+        "source": "/srv/scratch",
+        "mount_path": "/data/scratch",
+        "read_only": False,
+        "sub_path": "runs/7",
+    }
+    assert (here.launch["mounts"], here.launch["network_mounts"]) == ([own], [])
+    over = own | {"machine": "gpu-02", "address": here.machine.address}
+    assert (there.launch["mounts"], there.launch["network_mounts"]) == ([], [over])
+    assert features_needed(there.launch) >= {"network_drives"}
+    assert exports(gang, 1) == [("/srv/scratch", there.machine.address, False)]
+    assert exports(gang, 0) == []
+
+    before = desired_load(here.machine_id)[0]
+    gang.end(0, CRASH)
+    assert exports(gang, 1) == []
+    assert desired_load(here.machine_id)[0] > before, "its agent is told"
+
+
+def test_a_drive_is_exported_for_reading_where_it_is_only_read(house, machines):
+    local(house, "scratch", "gpu-02", reach="network")
+    gang = replaced(submitted(house, document_with(ref("scratch"), machines=2)))
+
+    assert exports(gang, 1) == [("/srv/scratch", gang.members[0].machine.address, True)]
+
+
+def test_a_drive_that_others_reach_binds_no_worker_to_its_machine(house, machines):
+    local(house, "scratch", "gpu-02", reach="network")
+    local(house, "models", "gpu-01")
+    [member] = replaced(submitted(house, document_with(ref("scratch"), ref("models")))).members
+
+    assert member.machine.name == "gpu-01"
+    assert [mount["drive"] for mount in member.launch["network_mounts"]] == ["scratch"]
 
 
 # --- Afterwards --------------------------------------------------------------------------------------

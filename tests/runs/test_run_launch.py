@@ -4,6 +4,7 @@ import pytest
 
 from runs.desired import desired_load
 from runs.launch import features_needed, mounts_of, probes_of, secrets_of
+from runs.stores import DriveAt
 from tests import factories
 from tests.support import gangs
 from wire.agent_messages import HttpTarget, Probe, Probes, Secret
@@ -55,7 +56,7 @@ def test_drives_lie_where_the_machine_has_them():
             {"name": "scratch", "mount_path": "/out", "read_only": False, "sub_path": "runs/7"},
         ]
     )
-    assert mounts_of(asked, {"imagenet": "/mnt/a", "scratch": "/mnt/b"}) == [
+    assert mounts_of(asked, {"imagenet": DriveAt("/mnt/a"), "scratch": DriveAt("/mnt/b")}) == [
         {"drive": "imagenet", "source": "/mnt/a", "mount_path": "/data", "read_only": True, "sub_path": ""},
         {
             "drive": "scratch",
@@ -66,7 +67,7 @@ def test_drives_lie_where_the_machine_has_them():
         },
     ]
     with pytest.raises(KeyError):
-        mounts_of(asked, {"imagenet": "/mnt/a"})
+        mounts_of(asked, {"imagenet": DriveAt("/mnt/a")})
 
 
 def test_secrets_carry_their_values_only_when_they_are_sent():

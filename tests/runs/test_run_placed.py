@@ -129,6 +129,7 @@ def test_what_both_workers_get(gang):
             "hang_after_seconds": None,
             "probes": {},
             "mounts": [],
+            "network_mounts": [],
             "secrets": [],
         }
 
