@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('machines', '0011_network_drives'),
-        ('runs', '0012_preflight'),
+        ('runs', '0013_metric_samples'),
     ]
 
     operations = [
