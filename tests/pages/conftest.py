@@ -7,6 +7,7 @@ from django.conf import settings
 from django.test import Client
 from playwright.sync_api import sync_playwright
 
+from common import clock
 from tests.pages import scenes
 from tests.support.fixtures import house, static_root
 
@@ -23,6 +24,12 @@ CHROMIUM_ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+@pytest.fixture(autouse=True)
+def one_clock(monkeypatch):
+    """The database is asked for its time once: pages take the same queries however slow a test is."""
+    monkeypatch.setattr(clock, "ANCHOR_SECONDS", 3600)
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_queries(busy, bea, django_assert_num_queries):
     bea.get(f"{WORKERS}/llm-7-0")
     with django_assert_num_queries(22):
         bea.get(f"{WORKERS}/llm-7-0")
-    with django_assert_num_queries(29):  # with the explanation, which is worked out once for each pass
+    with django_assert_num_queries(30):  # with the explanation, which is worked out once for each pass
         bea.get(f"{WORKERS}/ddp-resnet50-0")
     with django_assert_num_queries(17):
         bea.get(f"{WORKERS}/ddp-resnet50-0")
