@@ -9,7 +9,7 @@ import pytest
 from tests.agent.agents import AgentProcess, eventually
 from tests.agent.fake_console import FakeConsole
 from tests.docker.engine import Engine
-from tests.docker.machines import contained, containers, join_docker
+from tests.docker.machines import contained, container_of, containers, join_docker
 from wire.agent_messages import Assignment, Exit, Preflight
 
 pytestmark = pytest.mark.docker
@@ -81,4 +81,18 @@ def test_a_stop_in_the_middle_of_a_check_leaves_no_container(console, agent, eng
     assert console.wait_gone("a1", SECONDS).exit == Exit(
         kind="stopped", message="Stopped before it was started"
     )
+    eventually(lambda: containers(engine) == [], "no container", SECONDS)
+
+
+def test_a_check_whose_agent_is_killed_is_begun_anew(console, agent, engine, port) -> None:
+    console.want(member(0, "prepare", port))
+    console.wait(lambda: (told := console.report("a0")) and told.checkable_at, "it may check", SECONDS)
+    console.want(member(0, "check", port))
+    eventually(lambda: containers(engine) == ["astraeus-a0-check"], "the leader waits", SECONDS)
+    first = container_of(engine, "a0-check")["Id"]
+    agent.kill()
+    agent.start()
+    eventually(lambda: (new := container_of(engine, "a0-check")) and new["Id"] != first, "another", SECONDS)
+    console.want(member(0, "stop", port))
+    console.wait_gone("a0", SECONDS)
     eventually(lambda: containers(engine) == [], "no container", SECONDS)

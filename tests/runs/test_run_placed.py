@@ -109,6 +109,8 @@ def test_what_both_workers_get(gang):
             "attempt": 1,
             "rank": rank,
             "gang": True,
+            "address": f"10.20.0.{11 + rank}",
+            "on_mesh": False,
             "image": "nvcr.io/nvidia/pytorch:24.08-py3",
             "command": "bash",
             "args": ["-c", "exec torchrun /app/train_ddp.py"],
