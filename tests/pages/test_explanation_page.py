@@ -137,5 +137,5 @@ def test_queries(waits, bea, django_assert_num_queries):
     cluster_pass(waits.cluster_id)
     with django_assert_num_queries(27):
         bea.get(DDP)
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(16):
         bea.get(DDP)  # worked out once for each pass

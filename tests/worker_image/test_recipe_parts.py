@@ -11,7 +11,7 @@ import torch
 
 SCRIPT = Path(__file__).parents[2] / "worker_image" / "train_ddp.py"
 
-GPU = (300, 256, 224, 1024, "default")
+GPU = (300, 256, 224, 1024, "auto")
 
 
 def test_resnet50_is_the_published_network(recipe: ModuleType) -> None:
@@ -41,7 +41,9 @@ def test_a_bad_option_is_named(recipe: ModuleType, name: str, value: str) -> Non
 
 
 def test_a_way_to_compile_that_there_is_not(recipe: ModuleType) -> None:
-    with pytest.raises(recipe.UsageError, match=r"^COMPILE must be one of off, default, .*, not 'fast'$"):
+    with pytest.raises(
+        recipe.UsageError, match=r"^COMPILE must be one of auto, off, default, .*, not 'fast'$"
+    ):
         recipe.read_options({"COMPILE": "fast"}, recipe.Options(*GPU))
 
 
