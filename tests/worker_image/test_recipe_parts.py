@@ -27,7 +27,7 @@ def test_runs_on_the_python_of_nvidias_image() -> None:
 def test_options_default_to_the_guides_figures(recipe: ModuleType) -> None:
     assert recipe.read_options({}, recipe.DEFAULTS["cuda"]) == recipe.Options(*GPU)
     assert recipe.read_options({"STEPS": " 7 ", "IMAGE_SIZE": ""}, recipe.Options(*GPU)) == recipe.Options(
-        7, 256, 224, 1024, "default"
+        7, 256, 224, 1024, "auto"
     )
 
 
