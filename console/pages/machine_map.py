@@ -149,7 +149,7 @@ def _drawn(
         "fabrics": [
             FabricShown(fabric, _racks(scope, filters, fabric, grid, asked, bars=bars)) for fabric in fabrics
         ],
-        "patterns": "" if bars else patterns(tiles, grid) + (marks(grid) if asked else ""),
+        "patterns": "" if bars else patterns(tiles, grid) + (marks(grid) if asked else SafeString()),
         "bars": bars,
         "names_hidden": not grid.names and not bars,
         "machines": len(tiles),
