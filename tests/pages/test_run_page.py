@@ -36,6 +36,8 @@ def test_a_waiting_run_answers_first_why(busy, bea):
     ):
         assert words in page
     assert ">Restart</a>" not in page
+    assert f'href="{DDP}/edit">Edit</a>' in page
+    assert '/jobs/new?clone=ddp-resnet50">Clone</a>' in page
     assert "<title>Pending · ddp-resnet50 · Astraeus</title>" in page
 
 
@@ -58,6 +60,8 @@ def test_a_failed_run_says_who_failed_and_how(busy, bea):
     assert "eval-3-0 on gpu-01: code 137: killed" in page
     assert ">Stop</a>" not in page
     assert ">Restart</a>" in page
+    assert ">Edit</a>" not in page, "only runs that wait are edited"
+    assert '/jobs/new?clone=eval-3">Clone</a>' in page
 
 
 def test_a_failed_run_shows_the_log_of_the_worker_that_failed_first(house, bea):
