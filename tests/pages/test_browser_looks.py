@@ -4,6 +4,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from runs.models import Run
+from tenancy.services import token_create
 from tests.pages import scenes
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -101,6 +102,9 @@ def test_all_states_of_a_run_are_as_wide_as_the_longest(house, browse):
 @pytest.mark.parametrize("width", [320, 390, 1440])
 def test_nothing_scrolls_sideways(house, browse, width):
     scenes.busy_cluster(house)
+    token_create(
+        user=house.ana, organization=house.organization, workspace=house.workspace, role="editor", name="ci"
+    )
     page = browse(house.ana, viewport={"width": width, "height": 800})
     for address in PAGES:
         page.goto(address)
