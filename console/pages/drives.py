@@ -10,6 +10,7 @@ from common.errors import Conflict, Invalid
 from console.pages.editing import Editing, edit_page
 from console.pages.errors import page
 from console.pages.forms import Field, Form, typed
+from console.pages.machine_filters import Filters
 from console.pages.scope import Scope, cluster_scope
 from machines.drives import (
     READ,
@@ -54,7 +55,14 @@ def drives_page(request: HttpRequest, organization: str, cluster: str) -> HttpRe
             messages.success(request, f"Drive {drive.name} is made.")
             return redirect(_address(scope))
     rows = [(drive, drive_data(drive)) for drive in drives_of(here).order_by("name")]
-    context = {"scope": scope, "section": "machines", "rows": rows, "form": form}
+    context = {
+        "scope": scope,
+        "section": "machines",
+        "view": "drives",
+        "filters": Filters(),
+        "rows": rows,
+        "form": form,
+    }
     return render(request, "drives/list.html", context, status=422 if form.wrong else 200)
 
 

@@ -195,6 +195,13 @@ def test_tokens_that_can_t_be(house, adi, order):
 # --- Drives ------------------------------------------------------------------------------------------
 
 
+def test_owners_find_drives_beside_the_machines(house, ana, vic):
+    make.machine_make(house, "gpu-01")
+    assert f'<a href="{D}">Drives</a>' in text(ana.get("/o/acme/clusters/main/machines"))
+    assert f'<a href="{D}">Drives</a>' not in text(vic.get("/o/acme/clusters/main/machines"))
+    assert f'<a href="{D}" aria-current="page">Drives</a>' in text(ana.get(D))
+
+
 def test_an_owner_makes_changes_and_removes_a_drive(house, ana):
     make.machine_make(house, "gpu-01")
     order = {
