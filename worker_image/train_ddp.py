@@ -387,7 +387,7 @@ def measure_all_reduce(options: Options, place: Place, device: torch.device, res
     """Small buffers are told in the result line alone: they show the latency, the largest shows the link."""
     sizes = [*(mib for mib in SMALLER_MIB if mib < options.allreduce_mib), options.allreduce_mib]
     seconds = [time_all_reduce(mib, place.world, device) for mib in sizes]
-    results.found["all_reduce"] = [
+    results.found["bandwidth"] = [
         {
             "mib": mib,
             "ms": round(took * 1e3, 4),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import docker
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException
 
 from tests.agent.agents import alive, eventually
 from tests.docker.image import IMAGE, image_archive
@@ -122,10 +122,16 @@ class Engine:
     def remove_containers(self) -> None:
         client = self.client()
         try:
-            for container in client.containers.list(all=True, ignore_removed=True):
-                container.remove(force=True)
+            eventually(lambda: self._removed(client), "no container is left", 30)
         finally:
             client.close()
+
+    def _removed(self, client: docker.DockerClient) -> bool:
+        """An agent that has just ended may be removing one as well: then the engine refuses to."""
+        for container in client.containers.list(all=True, ignore_removed=True):
+            with suppress(APIError):
+                container.remove(force=True)
+        return not client.containers.list(all=True, ignore_removed=True)
 
     def _end_leftovers(self) -> None:
         """What a killed dockerd has left: its containerd, shims and containers all name its directory."""

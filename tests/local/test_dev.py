@@ -76,7 +76,7 @@ def test_without_a_command_it_lists_them(our_clone):
     result = dev(our_clone)
     assert result.returncode == 0
     named = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("./dev ")]
-    assert named == ["demo", "up", "test", "lint", "bench", "docs", "help"]
+    assert named == ["demo", "up", "test", "lint", "bench", "screenshots", "docs", "help"]
 
 
 def test_an_unknown_command_is_refused(our_clone):

@@ -122,7 +122,7 @@ def test_bare_it_is_a_run_of_one(start: Start) -> None:
     found = json.loads(result)
     assert throughput.startswith(f"throughput: {found['images_per_second']} ")
     assert (found["recipe"], found["device"], found["steps"]) == ("train_ddp", "cpu", 2)
-    assert [size["mib"] for size in found["all_reduce"]] == [1]
+    assert [size["mib"] for size in found["bandwidth"]] == [1]
     assert found["peak_memory_bytes"] > 2**27
 
 
