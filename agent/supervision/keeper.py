@@ -10,6 +10,7 @@ what lets the command be executed (`Keeper._let_go`).
 import os
 import select
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from agent.supervision.output import Log, Pokes
@@ -27,11 +28,8 @@ _FAILURES = (b"probe_failed", b"hung")
 """Orders to stop a worker that runs because it has failed: the word becomes the exit's kind."""
 
 
-class Keeper:
-    """What every runtime's supervisor does; how a command is let go, signalled and seen to end is the subclass's.
-
-    `child` is the command's process, 0 as long as there is none.
-    """
+class Keeper(ABC):
+    """What every runtime's supervisor does; how a command is let go, signalled and seen to end is the subclass's."""
 
     def __init__(self, settings: dict[str, str], held: dict[str, int], masks: list[bytes]) -> None:
         self._settings = settings
@@ -59,36 +57,37 @@ class Keeper:
     # --- what a runtime does in its own way
 
     @property
+    @abstractmethod
     def _child(self) -> int:
-        raise NotImplementedError
+        """The command's process, 0 as long as there is none."""
 
+    @abstractmethod
     def _over(self) -> bool:
         """Whether the whole process tree has ended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _let_go(self) -> None:
         """Let the prepared command be executed; the phase is `starting` then."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _watch_execution(self) -> None:
         """Find out whether what was let go runs by now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _abandon(self) -> None:
         """End what has been prepared; nothing ran."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _signal(self, signum: int) -> None:
         """To the command's process alone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _collect(self) -> None:
         """After the end: take in what there still is to read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _exit_code(self) -> int | None:
         """Of a command that ran; 128 + n for signal n. None: nobody knows it."""
-        raise NotImplementedError
 
     def _memory_ran_out(self) -> bool:
         return kills_for_memory() > self._memory_kills
