@@ -21,7 +21,7 @@ from agent.runtime import Lifeline, NotPrepared, Program, Ran
 from agent.sandbox import Content, contents, environment, joined, sandbox_options
 from agent.secrets import handover, secret_files, secret_variables
 from agent.users import user_find
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 _PROGRAM_MODE = 0o444
 

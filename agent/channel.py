@@ -15,15 +15,8 @@ from agent.backoff import Backoff
 from agent.client import Console, ConsoleError
 from agent.desired_state import Applied, DesiredState
 from agent.supervision.processes import boottime
-from wire.agent_messages import (
-    POLL_SECONDS,
-    PROTOCOL_VERSION,
-    SYNC_PATH,
-    Desired,
-    Observed,
-    SyncAnswer,
-    SyncRequest,
-)
+from wire.agent_messages import POLL_SECONDS, PROTOCOL_VERSION, SYNC_PATH, Observed, SyncAnswer, SyncRequest
+from wire.assignments import Desired
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,8 @@ from agent.runtime import Runtime
 from agent.silence import simulated_gpus_busy
 from agent.simulate import SimulatedFile, SimulateError
 from agent.workers import Workers
-from wire.agent_messages import Desired, Observed
+from wire.agent_messages import Observed
+from wire.assignments import Desired
 
 log = logging.getLogger(__name__)
 

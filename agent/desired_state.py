@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from agent.files import file_replace
-from wire.agent_messages import Desired
+from wire.assignments import Desired
 
 
 class Applied(BaseModel):

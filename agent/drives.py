@@ -14,7 +14,7 @@ from agent.beneath import open_beneath
 from agent.config import Config
 from agent.layout import Bind, target_of
 from agent.runtime import NotPrepared
-from wire.agent_messages import Assignment, DriveMount, Export
+from wire.assignments import Assignment, DriveMount, Export
 
 Result = TypeVar("Result")
 _ANSWER_SECONDS = 20.0

@@ -16,7 +16,8 @@ from agent.reports import report_of
 from agent.runtime import NotPrepared, Runtime
 from agent.silence import GpusBusy
 from agent.watch import Watch
-from wire.agent_messages import Assignment, AssignmentReport, Exit
+from wire.agent_messages import AssignmentReport, Exit
+from wire.assignments import Assignment
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from agent.config import Config
 from agent.drives import drive_path
 from agent.files import file_replace
 from agent.runtime import NotPrepared
-from wire.agent_messages import Export
+from wire.assignments import Export
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,8 @@ import psutil
 
 from agent.discovery.machine import Discovery, Found
 from agent.simulate import SimulatedFile
-from wire.agent_messages import FEATURES, Inventory
+from wire.assignments import FEATURES
+from wire.inventory import Inventory
 
 InventorySource = Callable[[], Inventory]
 

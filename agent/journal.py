@@ -39,7 +39,7 @@ from typing import Any
 
 from agent.files import directory_sync, fifo_make, file_replace
 from agent.supervision.processes import process_started
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _TRASH = ".trash-"

@@ -12,7 +12,7 @@ from agent.journal import Entry
 from agent.ports import PortTakenError, port_hold
 from agent.runtime import NotPrepared
 from agent.spare import Spare, supervisor_start
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 _DEFAULT_GRACE_SECONDS = 30
 

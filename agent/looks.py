@@ -9,7 +9,7 @@ from urllib.parse import quote
 from agent import VERSION
 from agent.runtime import Ran
 from agent.signals import signal_name
-from wire.agent_messages import HttpTarget, Probe
+from wire.assignments import HttpTarget, Probe
 
 _LINE_LENGTH = 200
 _STATUS_BYTES = 1024

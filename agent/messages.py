@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 _LINE = re.compile(r"^bwrap: (.*)$", re.MULTILINE)
 _NO_NAMESPACES = ("namespace", "uid map", "gid map", "Operation not permitted")

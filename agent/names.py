@@ -7,7 +7,7 @@ machine. The file belongs to one worker and goes with it: outside of its gang, a
 from collections.abc import Mapping
 from pathlib import Path
 
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 HOSTS = Path("/etc/hosts")
 _LOCAL = "localhost"

@@ -17,7 +17,7 @@ from pathlib import Path
 from agent.config import Config
 from agent.journal import Entry
 from agent.runtime import NotPrepared
-from wire.agent_messages import Assignment, NetworkMount
+from wire.assignments import Assignment, NetworkMount
 
 log = logging.getLogger(__name__)
 

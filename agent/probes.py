@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from agent.looks import Look
 from agent.runtime import Lifeline
-from wire.agent_messages import Probe, Probes
+from wire.assignments import Probe, Probes
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Literal
 
 from agent.journal import Facts
-from wire.agent_messages import Assignment, Desired
+from wire.assignments import Assignment, Desired
 
 Phase = Literal["prepare", "check", "start", "stop"]
 PHASES: tuple[Phase, ...] = ("prepare", "check", "start", "stop")

@@ -8,7 +8,8 @@ from agent.journal import Facts
 from agent.reconcile import Phase
 from agent.signals import signal_name
 from agent.watch import Watched, watched_detail
-from wire.agent_messages import Assignment, AssignmentReport, Exit, Note
+from wire.agent_messages import AssignmentReport, Exit, Note
+from wire.assignments import Assignment
 from wire.quantities import format_duration
 
 _KINDS = get_args(Exit.model_fields["kind"].annotation)

@@ -13,7 +13,7 @@ from agent.names import HOSTS, hosts_file
 from agent.runtime import NotPrepared
 from agent.supervision.sandbox_process import FIRST_FILE_FD, GATE_FD, READY_FD, STATUS_FD
 from agent.users import user_find, user_reaches
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SECRETS = ("/etc/shadow", "/etc/gshadow", "~/.ssh", "~/.aws", "~/.kube", "~/.docker", "~/.netrc", "~/.gnupg")

@@ -2,7 +2,7 @@
 
 from agent.runtime import NotPrepared
 from agent.supervision.secrets import memory
-from wire.agent_messages import SHORTEST_SECRET, Assignment
+from wire.assignments import SHORTEST_SECRET, Assignment
 
 FILE_MODE = 0o400
 

@@ -11,8 +11,8 @@ from agent.discovery.nvml_process import ask_once
 from agent.discovery.sources import Sources, driver_loaded, nvidia_devices
 from agent.discovery.tree_recorded import TreeRecorder
 from agent.inventory import discovered_inventory, real_inventory
-from wire.agent_messages import GpuReport, Inventory, PortReport
 from wire.gpu_models import short_model
+from wire.inventory import GpuReport, Inventory, PortReport
 
 _GIB = 1 << 30
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from wire.agent_messages import FoundLabels, GpuReport, PortReport
+from wire.inventory import FoundLabels, GpuReport, PortReport
 
 log = logging.getLogger(__name__)
 

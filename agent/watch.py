@@ -23,7 +23,8 @@ from agent.runtime import Lifeline, Ran, Runtime
 from agent.secrets import masks
 from agent.silence import GpusBusy, Silence
 from agent.supervision.masking import masked
-from wire.agent_messages import Assignment, Note, Probe
+from wire.agent_messages import Note
+from wire.assignments import Assignment, Probe
 
 log = logging.getLogger(__name__)
 

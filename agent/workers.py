@@ -13,7 +13,8 @@ from agent.preflight.checking import Surveyor
 from agent.reconcile import Forget, Held, Phase, Raise, Take, decide
 from agent.runtime import Runtime
 from agent.silence import GpusBusy
-from wire.agent_messages import Assignment, AssignmentReport, Desired, Exit
+from wire.agent_messages import AssignmentReport, Exit
+from wire.assignments import Assignment, Desired
 
 log = logging.getLogger(__name__)
 

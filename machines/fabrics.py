@@ -18,7 +18,7 @@ from machines.models import Cluster, Fabric, Machine, RdmaPort
 from machines.services import machines_lock
 from machines.signals import cluster_changed
 from machines.states import LinkLayer
-from wire.agent_messages import PortReport
+from wire.inventory import PortReport
 
 HOLD = timedelta(minutes=2)
 """How long ports with a key of their own stay where they were: agents look every ten seconds."""

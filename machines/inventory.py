@@ -14,8 +14,9 @@ from machines.models import Gpu, Machine, MachineLabel, RdmaPort
 from machines.overrides import Judged, Overrides
 from machines.signals import cluster_changed
 from machines.states import Health
-from wire.agent_messages import GpuReport, Inventory, Observed, PortReport
+from wire.agent_messages import Observed
 from wire.gpu_models import short_model
+from wire.inventory import GpuReport, Inventory, PortReport
 
 
 @transaction.atomic

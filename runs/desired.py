@@ -15,7 +15,7 @@ from runs.models import Assignment
 from runs.states import Phase
 from tenancy.registries import credential_logins
 from tenancy.secrets import secret_values
-from wire import agent_messages as wire
+from wire import assignments as wire
 from wire.spec import TaskTemplate, validate_document
 
 Templates = Mapping[UUID, TaskTemplate]

@@ -6,7 +6,7 @@ from machines.models import DataVolume, Machine
 from machines.services import machines_lock, machines_revise
 from machines.states import Reach
 from runs.models import Assignment, DriveExport
-from wire import agent_messages as wire
+from wire import assignments as wire
 
 
 def servers_of(cluster_id: int, drives: Collection[str]) -> set[int]:

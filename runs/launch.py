@@ -18,7 +18,7 @@ from placement import GroupPlacement, Placement, Rank
 from runs.models import Run, RunAttempt, Worker
 from runs.preflight import Preflights, preflights_of
 from runs.stores import DriveAt, DrivesAt
-from wire import agent_messages as wire
+from wire import assignments as wire
 from wire.environment import WorkerFacts, needs_imex, needs_rdma_devices, shm_bytes, worker_environment
 from wire.quantities import MILLI
 from wire.spec import DriveRef, RunDocument, TaskTemplate
@@ -87,7 +87,7 @@ def _whole(run: Run) -> dict[str, int] | None:
 
 
 def launch_of(gang: Gang, rank: Rank, worker: Worker, machine: Machine) -> dict[str, Any]:
-    """The stored part of `wire.agent_messages.Assignment` for one worker."""
+    """The stored part of `wire.assignments.Assignment` for one worker."""
     template = gang.templates[rank.group]
     group = gang.groups[rank.group]
     resources = template.requested_resources
@@ -134,7 +134,7 @@ def features_needed(launch: Mapping[str, Any]) -> frozenset[wire.Feature]:
 
 
 def probes_of(template: TaskTemplate) -> dict[str, Any]:
-    """The stored part of `wire.agent_messages.Probes`; empty without any."""
+    """The stored part of `wire.assignments.Probes`; empty without any."""
     given = {name: getattr(template.probes, name) for name in wire.Probes.model_fields}
     return {name: _probe(probe) for name, probe in given.items() if probe is not None}
 

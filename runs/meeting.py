@@ -66,7 +66,7 @@ def names_of(run: str, workspace: str, cluster: str, members: Iterable[Member]) 
 
 
 def meeting_of(assignment: Assignment, members: list[Member]) -> dict[str, Any]:
-    """The fields of `wire.agent_messages.Assignment` that say where the others are."""
+    """The fields of `wire.assignments.Assignment` that say where the others are."""
     if not members:
         return {}
     run, attempt = assignment.attempt.run, assignment.attempt

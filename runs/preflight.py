@@ -7,11 +7,11 @@ from typing import Any
 from machines.models import Machine, RdmaPort
 from placement import Placement, Rank
 from runs.models import RunAttempt
-from wire.agent_messages import Preflight
+from wire.assignments import Preflight
 from wire.spec import RunDocument
 
 Preflights = Mapping[int, Mapping[str, Any]]
-"""Rank → the stored part of `wire.agent_messages.Preflight`; empty where nothing is checked."""
+"""Rank → the stored part of `wire.assignments.Preflight`; empty where nothing is checked."""
 
 
 def preflights_of(

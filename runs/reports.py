@@ -22,7 +22,8 @@ from runs.exports import exports_end
 from runs.launch import features_needed
 from runs.models import Allocation, Assignment, WorkerEvent
 from runs.states import WORKER_ENDED, AttemptState, Phase, WorkerState
-from wire.agent_messages import FEATURE_NAMES, AssignmentReport, Exit, Note, Observed
+from wire.agent_messages import AssignmentReport, Exit, Note, Observed
+from wire.assignments import FEATURE_NAMES
 
 ORDER = (
     WorkerState.PLACED,

@@ -15,7 +15,7 @@ from tenancy.access import Actor
 from tenancy.models import RegistryCredential, Workspace
 from tenancy.secrets import store_audit, text_flaws
 from tenancy.stores import created, name_flaws, refuse
-from wire.agent_messages import RegistryLogin
+from wire.assignments import RegistryLogin
 from wire.names import BadName, check_line, shown
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from tenancy.access import Actor
 from tenancy.models import RegistryCredential, Secret, Workspace
 from tenancy.services import audit_record
 from tenancy.stores import created, name_flaws, refuse
-from wire.agent_messages import SHORTEST_SECRET
+from wire.assignments import SHORTEST_SECRET
 from wire.names import shown
 
 LARGEST_SECRET = 32 * 1024

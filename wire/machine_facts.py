@@ -1,4 +1,4 @@
-"""What an agent finds on its machine beyond what placement needs: part of `wire.agent_messages.Inventory`."""
+"""What an agent finds on its machine beyond what placement needs: part of `wire.inventory.Inventory`."""
 
 from typing import Literal
 

@@ -11,7 +11,7 @@ from agent.journal import Entry
 from agent.names import HOSTS, hosts_file
 from agent.runtime import NotPrepared
 from agent.secrets import secret_files
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 _MEMORY_PLACES = (Path("/run"), Path("/dev/shm"))  # noqa: S108 - a directory of our own in it
 _TMPFS = ("tmpfs", "ramfs")

@@ -13,7 +13,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from agent.runtime import NotPrepared
-from wire.agent_messages import RegistryLogin
+from wire.assignments import RegistryLogin
 from wire.quantities import format_duration, format_size
 
 Tell = Callable[[str], None]

@@ -40,7 +40,8 @@ from agent.runtime import NotPrepared
 from agent.secrets import handover, secret_variables
 from agent.supervision.output import Pokes
 from agent.supervision.processes import boottime
-from wire.agent_messages import Assignment, Note
+from wire.agent_messages import Note
+from wire.assignments import Assignment
 from wire.quantities import format_size
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 from docker.types import DeviceRequest, HostConfig, LogConfig, Mount, Ulimit
 
 from agent.drives import Drive
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 LABEL_ASSIGNMENT, LABEL_AGENT = "io.astraeus.assignment", "io.astraeus.agent"
 NAME_PREFIX = "astraeus-"

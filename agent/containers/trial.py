@@ -21,7 +21,7 @@ from agent.containers.settings import Bound, Container, container_request, trial
 from agent.journal import Entry
 from agent.mesh.mesh import Mesh
 from agent.runtime import Lifeline, NotPrepared, Program, Ran
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 _LOOK_SECONDS = 0.1
 _OUTPUT_LINES = 1000

@@ -10,7 +10,7 @@ from agent.discovery.nvml import Code
 from agent.discovery.nvml_process import Problem, Silent
 from agent.discovery.signs import gone_sign, gpu_signs, xid_signs
 from agent.discovery.tree import Tree
-from wire.agent_messages import GpuReport
+from wire.inventory import GpuReport
 from wire.machine_facts import GpuInstance, SplitGpu
 
 _FRESH_SECONDS = 30.0

@@ -16,7 +16,7 @@ from agent.discovery.memory import Memory, memory_read, memory_write
 from agent.discovery.nvml_process import NvmlProcess, Problem
 from agent.discovery.port_ward import PortWard
 from agent.discovery.sources import Sources, driver_loaded, nvidia_devices
-from wire.agent_messages import GpuReport, PortReport
+from wire.inventory import GpuReport, PortReport
 from wire.machine_facts import CheckReport, HealthEvent, HostReport, SplitGpu
 
 log = logging.getLogger(__name__)

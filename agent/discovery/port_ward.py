@@ -9,7 +9,7 @@ from agent.discovery.ports import Port, ports_read
 from agent.discovery.signs import port_gone_sign, port_signs
 from agent.discovery.subnet_manager import AskSm, Manager, SubnetManagers
 from agent.discovery.tree import Tree
-from wire.agent_messages import PortReport
+from wire.inventory import PortReport
 
 MISSED_SECONDS = 900.0
 """How long a port that has disappeared is still shown: drivers that are loaded anew bring it back."""

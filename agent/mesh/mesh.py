@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.mesh import plan
 from agent.mesh.system import MeshError, System, key_pair, missing, mtu_of
-from wire.agent_messages import Desired
+from wire.assignments import Desired
 from wire.mesh import UNREACHABLE, MeshOrder, MeshReport, WorkerMesh, endpoint_of
 
 log = logging.getLogger(__name__)

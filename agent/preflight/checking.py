@@ -21,7 +21,9 @@ from agent.preflight.job import Answer, Step, answer_of, program_of
 from agent.preflight.links import links_flaws, links_text
 from agent.reconcile import Phase
 from agent.runtime import Lifeline, NotPrepared, Runtime
-from wire.agent_messages import Assignment, AssignmentReport, Inventory, Note, Preflight
+from wire.agent_messages import AssignmentReport, Note
+from wire.assignments import Assignment, Preflight
+from wire.inventory import Inventory
 
 log = logging.getLogger(__name__)
 

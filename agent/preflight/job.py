@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from agent.preflight.within.answers import JOB, MARK
 from agent.runtime import Program, Ran
-from wire.agent_messages import Assignment, Preflight
+from wire.assignments import Assignment, Preflight
 
 JOIN_SECONDS = 60.0
 """How long members wait for each other: the console tells all of them at once, a busy machine takes its time."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from wire.agent_messages import Assignment, GpuReport, Inventory, PortReport, Preflight
+from wire.assignments import Assignment, Preflight
+from wire.inventory import GpuReport, Inventory, PortReport
 
 _ACTIVE = "ACTIVE"
 _DAEMONS = {"fabric manager", "IMEX daemon"}

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from console.api.bodies import Body
 from tenancy.registries import LONGEST_REGISTRY, LONGEST_USERNAME
 from tenancy.secrets import LARGEST_SECRET
-from wire.agent_messages import SHORTEST_SECRET
+from wire.assignments import SHORTEST_SECRET
 from wire.names import check_line
 from wire.spec.base import AbsolutePath, MachineName, Slug, checked
 

@@ -90,7 +90,7 @@ class Assignment(models.Model):
     revision = models.BigIntegerField()
     """The machine's desired revision that brought it: an agent that applied less can't know it yet."""
     launch = models.JSONField()
-    """What the agent gets (wire.agent_messages.Assignment), less phase and files: fixed at placement."""
+    """What the agent gets (wire.assignments.Assignment), less phase and files: fixed at placement."""
     detail = models.CharField(max_length=300, blank=True)
     exit = models.JSONField(null=True)
     """As reported (wire.agent_messages.Exit)."""

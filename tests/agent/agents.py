@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agent.fake_console import CREDENTIAL, FakeConsole
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 ROOT = Path(__file__).parents[2]
 

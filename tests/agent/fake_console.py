@@ -16,9 +16,7 @@ from wire.agent_messages import (
     JOIN_PATH,
     LOGS_PATH,
     SYNC_PATH,
-    Assignment,
     AssignmentReport,
-    Desired,
     JoinAnswer,
     JoinRequest,
     LogsAnswer,
@@ -27,6 +25,7 @@ from wire.agent_messages import (
     SyncAnswer,
     SyncRequest,
 )
+from wire.assignments import Assignment, Desired
 
 CREDENTIAL = "machine-credential"
 

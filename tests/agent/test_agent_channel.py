@@ -14,7 +14,9 @@ from agent.channel import Channel, Heard, Identity, digest_of
 from agent.client import Console, ConsoleError, is_loopback
 from agent.desired_state import Applied, DesiredState
 from tests.agent.agents import eventually, worker
-from wire.agent_messages import Desired, Inventory, Observed, SyncAnswer, SyncRequest
+from wire.agent_messages import Observed, SyncAnswer, SyncRequest
+from wire.assignments import Desired
+from wire.inventory import Inventory
 
 OBSERVED = Observed(inventory=Inventory(cpu_cores=8, memory_bytes=1 << 34))
 

@@ -23,7 +23,8 @@ from agent.runtime import NotPrepared
 from agent.supervision.mounts import mounts_wrong
 from tests.agent.agents import ROOT, AgentProcess, eventually, worker
 from tests.agent.fake_console import FakeConsole
-from wire.agent_messages import Assignment, DriveMount, Exit, FileMount
+from wire.agent_messages import Exit
+from wire.assignments import Assignment, DriveMount, FileMount
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import pytest
 from agent.desired_state import Applied, DesiredState
 from tests.agent.agents import ROOT, AgentProcess, alive, eventually, worker
 from tests.agent.fake_console import FakeConsole, Refusal
-from wire.agent_messages import Desired, Exit
+from wire.agent_messages import Exit
+from wire.assignments import Desired
 
 pytestmark = pytest.mark.processes
 

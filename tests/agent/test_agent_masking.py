@@ -7,7 +7,7 @@ import pytest
 from agent.secrets import masks
 from agent.supervision.masking import Masker, masked
 from tests.agent.agents import worker
-from wire.agent_messages import Secret
+from wire.assignments import Secret
 
 SECRET = b"hf_abcdefgh"
 

@@ -22,7 +22,8 @@ from agent.simulate import SimulateError, simulated_read
 from agent.users import BadUserError, User, user_find
 from agent.watch import Watched
 from tests.agent.agents import worker
-from wire.agent_messages import FEATURE_FIELDS, FEATURE_NAMES, FEATURES, Assignment, Desired, Exit, Secret
+from wire.agent_messages import Exit
+from wire.assignments import FEATURE_FIELDS, FEATURE_NAMES, FEATURES, Assignment, Desired, Secret
 
 CONFIG = Config(server="http://127.0.0.1", credential="c", name="gpu-01", state=Path("/var/lib/agent"))
 TCP = """\

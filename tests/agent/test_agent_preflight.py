@@ -11,7 +11,8 @@ import pytest
 
 from tests.agent.agents import AgentProcess, alive, eventually, worker
 from tests.agent.fake_console import FakeConsole
-from wire.agent_messages import Assignment, Exit, Preflight
+from wire.agent_messages import Exit
+from wire.assignments import Assignment, Preflight
 
 pytestmark = pytest.mark.processes
 

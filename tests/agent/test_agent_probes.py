@@ -12,7 +12,8 @@ import pytest
 
 from tests.agent.agents import AgentProcess, alive, eventually, worker
 from tests.agent.fake_console import FakeConsole
-from wire.agent_messages import AssignmentReport, Exit, HttpTarget, Probe, Probes
+from wire.agent_messages import AssignmentReport, Exit
+from wire.assignments import HttpTarget, Probe, Probes
 
 pytestmark = pytest.mark.processes
 

@@ -20,7 +20,7 @@ from agent.reconcile import (
     next_step,
 )
 from tests.agent.agents import worker
-from wire.agent_messages import Desired
+from wire.assignments import Desired
 
 relaxed = settings(deadline=None)  # a busy machine is no error
 names = st.sampled_from(["a", "b", "c", "d"])

@@ -13,7 +13,8 @@ import pytest
 
 from tests.agent.agents import ROOT, AgentProcess, worker
 from tests.agent.fake_console import FakeConsole
-from wire.agent_messages import Exit, FileMount
+from wire.agent_messages import Exit
+from wire.assignments import FileMount
 
 pytestmark = pytest.mark.processes
 

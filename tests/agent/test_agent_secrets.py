@@ -8,7 +8,8 @@ import pytest
 
 from tests.agent.agents import AgentProcess, alive, eventually, worker
 from tests.agent.fake_console import FakeConsole
-from wire.agent_messages import Assignment, Exit, Probe, Probes, Secret
+from wire.agent_messages import Exit
+from wire.assignments import Assignment, Probe, Probes, Secret
 
 pytestmark = pytest.mark.processes
 

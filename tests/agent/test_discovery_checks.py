@@ -17,8 +17,8 @@ from agent.discovery.tree_recorded import RecordedTree
 from agent.inventory import DiscoveredInventory, discovered_inventory, real_inventory
 from agent.main import main
 from tests.agent.recorded_machines import RECORDED, RecordedMachine, answer_of
-from wire.agent_messages import Inventory
 from wire.gpu_models import short_model
+from wire.inventory import Inventory
 
 
 @pytest.fixture(autouse=True)

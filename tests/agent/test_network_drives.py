@@ -19,7 +19,8 @@ from agent.network_drives import NetworkDrives, mount_places
 from agent.runtime import NotPrepared
 from tests.agent.agents import AgentProcess, worker
 from tests.agent.fake_console import FakeConsole
-from wire.agent_messages import Exit, Export, NetworkMount
+from wire.agent_messages import Exit
+from wire.assignments import Export, NetworkMount
 
 EXPORTFS = '#!/bin/sh\necho "$@" >> "$FAKES/exportfs.log"\n'
 MOUNT = """#!/bin/sh
@@ -169,7 +170,7 @@ def test_a_run_stopped_while_its_drive_is_awaited_ends_at_once(
 
 def test_exports_are_kept_with_the_desired_state() -> None:
     """A restarted agent goes on exporting what the console wants, before it has heard of it anew."""
-    from wire.agent_messages import Desired
+    from wire.assignments import Desired
 
     desired = Desired(assignments=(worker(),), exports=(Export(path="/srv", client="10.0.0.2"),))
     assert json.loads(desired.stored().model_dump_json())["exports"][0]["path"] == "/srv"

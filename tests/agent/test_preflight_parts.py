@@ -13,7 +13,8 @@ from agent.preflight.within.meet import meet
 from agent.preflight.within.verdict import verdict_of
 from agent.runtime import Ran
 from tests.agent.agents import worker
-from wire.agent_messages import Inventory, Preflight
+from wire.assignments import Preflight
+from wire.inventory import Inventory
 
 GANG = ("gpu-01", "gpu-02", "gpu-03")
 GPU = {"index": 3, "uuid": "GPU-a", "product": "H100", "memory_bytes": 1}

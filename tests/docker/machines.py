@@ -7,7 +7,7 @@ from docker.errors import NotFound
 from tests.agent.agents import AgentProcess, worker
 from tests.docker.engine import Engine
 from tests.docker.image import IMAGE
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 
 
 def contained(name: str = "a1", script: str = "true", **more: Any) -> Assignment:

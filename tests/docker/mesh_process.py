@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from agent.mesh.mesh import Mesh, Settings
-from wire.agent_messages import Desired
+from wire.assignments import Desired
 from wire.mesh import LISTEN_PORT
 
 state, address = sys.argv[1:]

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.mesh.plan import Names, names_of
 from tests.docker.spaces import Space, run
-from wire.agent_messages import Assignment, Desired
+from wire.assignments import Assignment, Desired
 from wire.mesh import MeshOrder, MeshPeer, MeshReport, WorkerMesh, bridge_address, subnet_of
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,8 @@ from tests.agent.agents import AgentProcess, eventually
 from tests.agent.fake_console import FakeConsole
 from tests.docker.engine import Engine
 from tests.docker.machines import contained, container_of, containers, join_docker
-from wire.agent_messages import Assignment, Exit, Preflight
+from wire.agent_messages import Exit
+from wire.assignments import Assignment, Preflight
 
 pytestmark = pytest.mark.docker
 

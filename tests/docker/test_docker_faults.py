@@ -12,7 +12,7 @@ from tests.agent.agents import AgentProcess, alive, eventually
 from tests.agent.fake_console import FakeConsole
 from tests.docker.engine import Engine
 from tests.docker.machines import contained, container_of, containers, join_docker
-from wire.agent_messages import DriveMount
+from wire.assignments import DriveMount
 
 pytestmark = pytest.mark.docker
 

@@ -10,7 +10,7 @@ from tests.agent.fake_console import FakeConsole
 from tests.docker.engine import Engine
 from tests.docker.machines import contained, containers, join_docker
 from tests.docker.registry import PASSWORD, USER, Stalling
-from wire.agent_messages import RegistryLogin
+from wire.assignments import RegistryLogin
 
 pytestmark = pytest.mark.docker
 

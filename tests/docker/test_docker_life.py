@@ -9,7 +9,8 @@ from tests.agent.agents import AgentProcess, eventually
 from tests.agent.fake_console import FakeConsole
 from tests.docker.engine import Engine
 from tests.docker.machines import contained, container_of, containers, join_docker
-from wire.agent_messages import Exit, FileMount, Probe, Probes, Secret
+from wire.agent_messages import Exit
+from wire.assignments import FileMount, Probe, Probes, Secret
 
 pytestmark = pytest.mark.docker
 

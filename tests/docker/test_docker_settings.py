@@ -16,7 +16,7 @@ from tests.agent.fake_console import FakeConsole
 from tests.docker.engine import Engine
 from tests.docker.image import IMAGE
 from tests.docker.machines import contained, container_of, join_docker
-from wire.agent_messages import Assignment
+from wire.assignments import Assignment
 from wire.environment import WorkerFacts, shm_bytes, worker_environment
 
 pytestmark = pytest.mark.docker

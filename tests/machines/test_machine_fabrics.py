@@ -11,7 +11,8 @@ from machines.models import Fabric, Machine, RdmaPort
 from machines.services import machines_seen
 from machines.tasks import fabrics_sweep as fabrics_sweep_task
 from tests import factories
-from wire.agent_messages import Inventory, Observed, PortReport
+from wire.agent_messages import Observed
+from wire.inventory import Inventory, PortReport
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -11,7 +11,8 @@ from machines.health_events import health_events_prune
 from machines.inventory import inventory_store
 from machines.models import HealthEvent, Machine
 from tests import factories
-from wire.agent_messages import GpuReport, Inventory, Observed, PortReport, SyncRequest
+from wire.agent_messages import Observed, SyncRequest
+from wire.inventory import GpuReport, Inventory, PortReport
 from wire.machine_facts import CheckReport, GpuInstance, HostReport, SplitGpu
 from wire.machine_facts import HealthEvent as Told
 

@@ -18,7 +18,8 @@ from machines.signals import cluster_changed
 from runs.scheduling.snapshot import cluster_load
 from tenancy.models import AuditEvent
 from tests import factories
-from wire.agent_messages import GpuReport, Inventory, Observed, PortReport
+from wire.agent_messages import Observed
+from wire.inventory import GpuReport, Inventory, PortReport
 
 pytestmark = pytest.mark.django_db
 RACK = "topology.astraeus.io/rack"

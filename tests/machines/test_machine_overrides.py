@@ -14,7 +14,8 @@ from placement.snapshot import GPU_FAULTY, GPU_SUSPECT
 from runs.scheduling.snapshot import cluster_load, cluster_snapshot
 from tenancy.models import AuditEvent
 from tests import factories
-from wire.agent_messages import GpuReport, Inventory, Observed, PortReport
+from wire.agent_messages import Observed
+from wire.inventory import GpuReport, Inventory, PortReport
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)

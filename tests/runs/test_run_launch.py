@@ -7,7 +7,7 @@ from runs.launch import features_needed, mounts_of, probes_of, secrets_of
 from runs.stores import DriveAt
 from tests import factories
 from tests.support import gangs
-from wire.agent_messages import HttpTarget, Probe, Probes, Secret
+from wire.assignments import HttpTarget, Probe, Probes, Secret
 from wire.spec import TaskTemplate
 
 PROBES = {

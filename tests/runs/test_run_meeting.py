@@ -13,7 +13,7 @@ from runs.meeting import Member, names_of
 from runs.models import Allocation, RunAttempt
 from tests import factories
 from tests.support.gangs import Gang, replaced
-from wire.agent_messages import Assignment, Desired
+from wire.assignments import Assignment, Desired
 from wire.mesh import MeshReport
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,8 @@ from runs.models import Allocation, Assignment, WorkerEvent
 from runs.reasons import word
 from runs.reports import assignments_sweep_lost
 from tests.support.gangs import CRASH, INVENTORY, SUCCESS, ended, note, report, tell
-from wire.agent_messages import FEATURES, Exit
+from wire.agent_messages import Exit
+from wire.assignments import FEATURES
 
 pytestmark = pytest.mark.django_db
 RISING = ["preparing", "ready", "running", "stopping"]

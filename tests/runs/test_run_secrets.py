@@ -19,7 +19,7 @@ from tenancy.registries import credential_create, credential_remove
 from tenancy.secrets import secret_change, secret_create, secret_find, secret_remove
 from tests import factories
 from tests.support.gangs import CRASH, SUCCESS, Gang, back_off_over, placed, replaced
-from wire.agent_messages import RegistryLogin
+from wire.assignments import RegistryLogin
 from wire.spec import validate_document
 
 pytestmark = pytest.mark.django_db

@@ -14,6 +14,8 @@ from console.streams.hub import hub
 from machines.models import Machine
 from machines.services import credential_create
 from wire import agent_messages as wire
+from wire.assignments import FEATURES
+from wire.inventory import GpuReport, Inventory
 
 PATIENCE_SECONDS = 20
 """The longest that any test waits for something that should happen at once."""
@@ -154,12 +156,12 @@ class Agent:
         return await self.client.post(wire.LOGS_PATH, headers=self.headers, content=body)
 
 
-def inventory() -> wire.Inventory:
-    return wire.Inventory(
+def inventory() -> Inventory:
+    return Inventory(
         cpu_cores=96,
         memory_bytes=1024**4,
         gpus=tuple(
-            wire.GpuReport(
+            GpuReport(
                 index=index,
                 uuid=f"GPU-gpu-01-{index}",
                 product="NVIDIA H100 80GB HBM3",
@@ -168,7 +170,7 @@ def inventory() -> wire.Inventory:
             for index in range(2)
         ),
         labels={"topology.astraeus.io/rack": "r1"},
-        features=tuple(wire.FEATURES),
+        features=tuple(FEATURES),
     )
 
 

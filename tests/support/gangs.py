@@ -14,7 +14,8 @@ from runs.reasons import word
 from runs.reports import reports_apply
 from runs.scheduling.passes import cluster_place
 from tests import factories
-from wire.agent_messages import AssignmentReport, Exit, Inventory, Note, Observed
+from wire.agent_messages import AssignmentReport, Exit, Note, Observed
+from wire.inventory import Inventory
 
 INVENTORY = Inventory(cpu_cores=96, memory_bytes=1024 * factories.GIB, features=("preflight",))
 """Of an agent that knows what the reference asks for, and nothing beyond."""
