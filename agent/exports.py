@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import subprocess
+import threading
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,27 +32,55 @@ _COMMON = "sync,no_subtree_check,no_root_squash"
 
 
 class Exports:
-    """Of one agent. Called from one thread at a time."""
+    """Of one agent. Safe to use from several threads."""
 
     def __init__(self, config: Config, directory: Path = EXPORTS_D) -> None:
         self._config = config
         # Several agents may share a machine: each has a file of its own.
         name = hashlib.sha256(bytes(config.state)).hexdigest()[:16]
         self._file = directory / f"astraeus-{name}.exports"
+        self._lock = threading.Lock()
         self._wanted: tuple[Export, ...] | None = None
+        self._exported: tuple[Export, ...] | None = None
+        self._busy = False
 
     def apply(self, exports: Sequence[Export]) -> None:
-        """Export these and nothing else. Never raises: who mounts what isn't exported says so in its reason."""
-        wanted = tuple(exports)
-        if wanted == self._wanted:
-            return
-        lines = "".join(sorted(line for export in wanted if (line := self._line(export))))
+        """Export these and nothing else. Returns at once: a drive's file server may be dead, and the NFS server slow.
+
+        Never raises: who mounts what isn't exported says so in its reason.
+        """
+        with self._lock:
+            self._wanted = tuple(exports)
+            if self._busy or self._wanted == self._exported:
+                return
+            self._busy = True
+        threading.Thread(target=self._run, name="exports", daemon=True).start()
+
+    def _run(self) -> None:
+        """Ends when what was wanted last has been tried."""
+        tried: tuple[Export, ...] | None = None
+        while (wanted := self._next(tried)) is not None:
+            done = self._export(wanted)
+            with self._lock:
+                self._exported = wanted if done else None
+            tried = wanted
+
+    def _next(self, tried: tuple[Export, ...] | None) -> tuple[Export, ...] | None:
+        with self._lock:
+            self._busy = self._wanted != tried
+            return self._wanted if self._busy else None
+
+    def _export(self, wanted: Sequence[Export]) -> bool:
+        """Whether it was possible."""
         try:
-            self._write(lines)
+            self._write("".join(sorted(line for export in wanted if (line := self._line(export)))))
         except OSError as error:
             log.warning("drives can't be exported: %s: %s", self._file, error.strerror)
-            return
-        self._wanted = wanted
+            return False
+        except Exception:
+            log.exception("drives can't be exported: unexpected error, tried again with the next order")
+            return False
+        return True
 
     def _line(self, export: Export) -> str:
         """As exports(5) has it; empty for a drive that can't be exported."""
@@ -66,16 +95,14 @@ class Exports:
         return f"{_quoted(path)} {export.client}({access},{_COMMON},fsid={identity})\n"
 
     def _write(self, lines: str) -> None:
-        """Raises OSError."""
-        before = self._file.read_text() if self._file.exists() else ""
-        if lines == before:
+        """The file goes last: as long as it is there, the server may not have heard of its end. Raises OSError."""
+        if not lines and not self._file.exists():
             return
-        if lines:
-            self._file.parent.mkdir(exist_ok=True)
-            file_replace(self._file, lines.encode(), mode=_MODE)
-        else:
-            self._file.unlink(missing_ok=True)
+        self._file.parent.mkdir(exist_ok=True)
+        file_replace(self._file, lines.encode(), mode=_MODE)
         _reload()
+        if not lines:
+            self._file.unlink(missing_ok=True)
 
 
 def _reload() -> None:

@@ -17,12 +17,17 @@ from agent.config import Config
 from agent.exports import Exports
 from agent.network_drives import NetworkDrives, mount_places
 from agent.runtime import NotPrepared
-from tests.agent.agents import AgentProcess, worker
+from tests.agent.agents import AgentProcess, eventually, worker
 from tests.agent.fake_console import FakeConsole
 from wire.agent_messages import Exit
 from wire.assignments import Export, NetworkMount
 
-EXPORTFS = '#!/bin/sh\necho "$@" >> "$FAKES/exportfs.log"\n'
+EXPORTFS = """#!/bin/sh
+while [ -e "$FAKES/slow" ]; do sleep 0.05; done
+[ ! -e "$FAKES/down" ]; found=$?
+echo "$@" >> "$FAKES/exportfs.log"
+exit $found
+"""
 MOUNT = """#!/bin/sh
 echo "$@" >> "$FAKES/mount.log"
 [ ! -e "$FAKES/denied" ] || { cat "$FAKES/denied" >&2; exit 32; }
@@ -58,6 +63,12 @@ def config(tmp_path: Path, **more: Any) -> Config:
     return Config(**{**facts, **more})
 
 
+def calls(fakes: Path) -> int:
+    """Of `exportfs`."""
+    log = fakes / "exportfs.log"
+    return log.read_text().count("-ra\n") if log.exists() else 0
+
+
 def network(root: Path, **more: Any) -> NetworkMount:
     facts = {"drive": "imagenet", "source": str(root / "my data"), "mount_path": "/data"}
     return NetworkMount.model_validate({**facts, "machine": "gpu-02", "address": "10.0.0.2", **more})
@@ -73,21 +84,34 @@ def test_a_drive_is_exported_to_those_that_need_it_and_to_nobody_else(
         Export(drive="imagenet", path=path, client="10.0.0.3", read_only=False),
         Export(drive="outside", path="/etc", client="10.0.0.2"),
     ]
+    (fakes / "slow").touch()
+    exports.apply(())
     exports.apply(wanted)
     exports.apply(wanted)
-    [file] = (tmp_path / "exports.d").iterdir()
+    file = eventually(lambda: next((tmp_path / "exports.d").glob("*.exports"), None), "it is written")
+    assert not (fakes / "exportfs.log").exists(), "nobody waits for the server"
+    (fakes / "slow").unlink()
+    eventually(lambda: calls(fakes) == 1, "the server is told once")
     lines = [line.rpartition(",fsid=")[0] for line in file.read_text().splitlines()]
     quoted = f"{root}/my\\040data"
     assert lines == [
         f"{quoted} 10.0.0.2(ro,sync,no_subtree_check,no_root_squash",
         f"{quoted} 10.0.0.3(rw,sync,no_subtree_check,no_root_squash",
     ]
-    assert (fakes / "exportfs.log").read_text() == "-ra\n", "once"
 
     again = Exports(config(tmp_path, drive_roots=(str(root),)), tmp_path / "exports.d")  # a restarted agent
+    (fakes / "down").touch()
     again.apply([])
-    assert not list((tmp_path / "exports.d").iterdir())
-    assert (fakes / "exportfs.log").read_text() == "-ra\n-ra\n"
+    eventually(lambda: calls(fakes) == 2, "the server is told that they end")
+    assert file.read_text() == "", "it may not have heard it"
+    (fakes / "down").unlink()
+
+    def ended() -> bool:
+        again.apply([])
+        return not file.exists()
+
+    eventually(ended, "the server is told again")
+    assert calls(fakes) == 3
 
 
 @ROOT_ONLY
