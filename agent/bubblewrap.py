@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +13,12 @@ from agent.drives import Drive, drives_of
 from agent.files import fifo_make, file_replace
 from agent.inside import Sandboxed, run_inside, trial_run
 from agent.journal import Entry, Facts
-from agent.launching import Places, Supervisors, common_settings, order_stop, port_reserve, settings_text
+from agent.launching import Places, Supervisors, common_settings, handed_over, order_stop, settings_text
 from agent.messages import explained
 from agent.network_drives import mount_places
 from agent.runtime import Lifeline, NotPrepared, Program, Ran
 from agent.sandbox import Content, contents, environment, joined, sandbox_options
-from agent.secrets import handover, secret_files, secret_variables
+from agent.secrets import secret_files, secret_variables
 from agent.users import user_find
 from wire.assignments import Assignment
 
@@ -86,15 +85,7 @@ class Bubblewrap:
         drives = drives_of(self._config, assignment, mount_places(self._config, assignment))
         self._write(entry.path, assignment, files, drives)
         file_replace(entry.path / "launch", self._launch_settings(entry, assignment, len(files)), sync=False)
-        with ExitStack() as stack:
-            held: dict[str, int] = {}
-            port = port_reserve(assignment, self._config.name, self._port_taken)
-            if port:
-                held["port"] = stack.enter_context(port).fileno()
-            secrets = handover(assignment)
-            if secrets is not None:
-                stack.callback(os.close, secrets)
-                held["secrets"] = secrets
+        with handed_over(assignment, self._config.name, self._port_taken) as held:
             self._supervisors.launch(entry, held)
 
     def _write(
@@ -156,18 +147,7 @@ class Bubblewrap:
         assignment = entry.assignment
         if assignment is None:
             raise NotPrepared(entry.flaw)
-        command, *arguments = program.command()
-        alike = assignment.model_copy(
-            update={
-                "command": command,
-                "args": tuple(arguments),
-                "env": {**assignment.env, **program.environment},
-                "files": (),
-                "secrets": (),
-                "mounts": (),
-                "working_dir": None,
-            }
-        )
+        alike = program.beside(assignment)
         directory = entry.path / "trial"
         directory.mkdir(mode=0o700, exist_ok=True)
         fifo_make(directory / "gate")

@@ -1,16 +1,19 @@
 """What every runtime does to give a worker its supervisor: settings, the rendezvous port, the process."""
 
+import os
 import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.journal import Entry
 from agent.ports import PortTakenError, port_hold
 from agent.runtime import NotPrepared
+from agent.secrets import handover
 from agent.spare import Spare, supervisor_start
 from wire.assignments import Assignment
 
@@ -48,7 +51,25 @@ def settings_text(settings: Mapping[str, object]) -> bytes:
     return "".join(f"{key}={value}\n" for key, value in settings.items()).encode()
 
 
-def port_reserve(
+@contextmanager
+def handed_over(
+    assignment: Assignment, machine: str, port_taken: Callable[[int], None]
+) -> Iterator[dict[str, int]]:
+    """What a supervisor gets beside its settings, open descriptors by name: the rendezvous port, secrets. This
+    process's own are closed at the end. Raises NotPrepared."""
+    with ExitStack() as stack:
+        held: dict[str, int] = {}
+        port = _port_reserve(assignment, machine, port_taken)
+        if port:
+            held["port"] = stack.enter_context(port).fileno()
+        secrets = handover(assignment)
+        if secrets is not None:
+            stack.callback(os.close, secrets)
+            held["secrets"] = secrets
+        yield held
+
+
+def _port_reserve(
     assignment: Assignment, machine: str, port_taken: Callable[[int], None]
 ) -> socket.socket | None:
     """The rendezvous port, held until the leader starts; None for other workers, and on the mesh, where the port is the

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from agent.journal import Entry, Facts
+from wire.assignments import Assignment
 
 
 class NotPrepared(Exception):
@@ -30,6 +31,22 @@ class Program:
     def command(self) -> tuple[str, ...]:
         """For the first Python on the worker's PATH; exit code 127 where there is none."""
         return ("sh", "-c", 'command -v python3 >/dev/null && exec python3 "$0"; exec python "$0"', self.path)
+
+    def beside(self, assignment: Assignment) -> Assignment:
+        """The assignment with this in place of its command, and without what is the worker's alone."""
+        command, *arguments = self.command()
+        return assignment.model_copy(
+            update={
+                "command": command,
+                "args": tuple(arguments),
+                "env": {**assignment.env, **self.environment},
+                "files": (),
+                "secrets": (),
+                "mounts": (),
+                "network_mounts": (),
+                "working_dir": None,
+            }
+        )
 
 
 @dataclass(frozen=True)

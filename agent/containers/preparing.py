@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -33,11 +32,11 @@ from agent.devices import device_nodes
 from agent.drives import drives_of
 from agent.files import file_replace
 from agent.journal import Entry
-from agent.launching import Places, Supervisors, common_settings, port_reserve, settings_text
+from agent.launching import Places, Supervisors, common_settings, handed_over, settings_text
 from agent.mesh.mesh import Mesh
 from agent.network_drives import mount_places
 from agent.runtime import NotPrepared
-from agent.secrets import handover, secret_variables
+from agent.secrets import secret_variables
 from agent.supervision.output import Pokes
 from agent.supervision.processes import boottime
 from wire.agent_messages import Note
@@ -154,14 +153,7 @@ class Preparing(threading.Thread):
         if not assignment.command and not _has_command(pulled):
             raise NotPrepared(f"The image {assignment.image} has no command of its own. Set `command`.")
         with ExitStack() as stack:
-            held: dict[str, int] = {}
-            port = port_reserve(assignment, self._config.name, self._port_taken)
-            if port:
-                held["port"] = stack.enter_context(port).fileno()
-            secrets = handover(assignment)
-            if secrets is not None:
-                stack.callback(os.close, secrets)
-                held["secrets"] = secrets
+            held = stack.enter_context(handed_over(assignment, self._config.name, self._port_taken))
             client = engine_client(self._config.docker_socket, self._config.name)
             stack.callback(client.close)
             request = container_request(self._container(client, pulled, limits))

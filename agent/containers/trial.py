@@ -3,12 +3,13 @@
 import select
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException
 from docker.types import LogConfig
 from requests.exceptions import RequestException
 
@@ -61,16 +62,7 @@ class Trial:
     def _container(
         self, client: docker.DockerClient, assignment: Assignment, program: Program, image: Mapping[str, Any]
     ) -> Container:
-        command, *arguments = program.command()
-        alike = assignment.model_copy(
-            update={
-                "command": command,
-                "args": tuple(arguments),
-                "env": {**assignment.env, **program.environment},
-                "files": (),
-                "working_dir": None,
-            }
-        )
+        alike = program.beside(assignment)
         around = surroundings_of(self._config, alike, client, engine_limits(self._config), self._mesh)
         hosts = config_files(
             self._entry,
@@ -107,7 +99,8 @@ class Trial:
             client.api.start(name)
             ended = _wait(client, name, time.monotonic() + program.seconds, lifeline)
             if not ended:
-                client.api.kill(name)
+                with suppress(APIError):  # it has just ended; any other trouble shows in the next request
+                    client.api.kill(name)
             state = client.api.inspect_container(name)["State"]
             output = client.api.logs(name, stdout=True, stderr=True, tail=_OUTPUT_LINES)
         finally:
