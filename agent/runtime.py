@@ -125,8 +125,9 @@ class Runtime(Protocol):
 
     def try_out(self, entry: Entry, program: Program, lifeline: Lifeline) -> Ran:
         """Run a program with a short-lived copy of the worker's surroundings: its image, network, devices, user and
-        variables, neither secrets nor drives. Returns when nothing of it is left; what ends this process, or cuts the
-        lifeline, ends it too. Raises NotPrepared, also OSError."""
+        variables, neither secrets nor drives. Returns when nothing of it is left; what cuts the lifeline ends it. When
+        this process ends, a sandbox ends with it; a container goes on until the program's own time is up, or the next
+        agent removes it. Raises NotPrepared, also OSError."""
 
     def addresses(self, entry: Entry) -> tuple[str, ...]:
         """Where the worker's ports may be found, best first."""
