@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from agent.supervision.docker_engine import DockerEngine, EngineError, Output
-from agent.supervision.keeper import EARLY_BYTES, SIGKILL, Keeper
+from agent.supervision.keeper import SIGKILL, Keeper
 from agent.supervision.processes import boottime, process_started
 from agent.supervision.records import Record
 from agent.supervision.sandbox_process import PIPE_BYTES
@@ -75,10 +75,8 @@ class ContainerSupervisor(Keeper):
         data = self._output.read(PIPE_BYTES) if self._output is not None else b""
         if data is None:
             self._detach()
-        elif self._ran:
-            self._log.write(data)
-        elif self._phase == "starting" or len(self._early) < EARLY_BYTES:
-            self._early += data
+        else:
+            self._take(data)
 
     def _detach(self) -> None:
         """It ends with the container, when the worker closes it, and with the engine: then there is more to come."""
@@ -237,12 +235,6 @@ class ContainerSupervisor(Keeper):
                 self._take(data)
             else:
                 time.sleep(0.005)
-
-    def _take(self, data: bytes) -> None:
-        if self._ran:
-            self._log.write(data)
-        else:
-            self._early += data
 
     def _exit_code(self) -> int | None:
         return self._code_found

@@ -22,7 +22,7 @@ SIGNALLED, _LAST_SIGNAL = 128, 64  # as a shell tells it: 128 + n stands for sig
 _LONGEST_WAIT = 30.0  # poll() doesn't count suspended time, the deadlines do
 _STARTING_WAIT = 0.001
 _CUT_OFF_CHECK = 5.0
-EARLY_BYTES = 1 << 16
+_EARLY_BYTES = 1 << 16
 _MESSAGE_BYTES = 1500
 _FAILURES = (b"probe_failed", b"hung")
 """Orders to stop a worker that runs because it has failed: the word becomes the exit's kind."""
@@ -186,6 +186,13 @@ class Keeper(ABC):
         self._ran = True
         if self._early:
             self._log.write(self._early)
+
+    def _take(self, data: bytes) -> None:
+        """Output, of the command or of what prepares it."""
+        if self._ran:
+            self._log.write(data)
+        elif self._phase == "starting" or len(self._early) < _EARLY_BYTES:
+            self._early += data
 
     def _warn(self) -> None:
         """Noted before it is sent: it is never sent twice. Process 1 survives it without a handler."""

@@ -6,7 +6,7 @@ bubblewrap has built the sandbox and waits at a gate: a byte in it lets the comm
 import os
 import time
 
-from agent.supervision.keeper import EARLY_BYTES, SIGKILL, SIGNALLED, Keeper
+from agent.supervision.keeper import SIGKILL, SIGNALLED, Keeper
 from agent.supervision.mounts import mounts_wrong
 from agent.supervision.processes import boottime, command_line, executable, is_exiting
 from agent.supervision.records import errors_redirect, lock_taken, settings_read, spares_reserve
@@ -78,10 +78,8 @@ class Supervisor(Keeper):
             return
         if not data:
             self._unwatch(self._sandbox.output)
-        elif self._ran:
-            self._log.write(data)
-        elif self._phase == "starting" or len(self._early) < EARLY_BYTES:
-            self._early += data
+        else:
+            self._take(data)
 
     def _on_bubblewrap_end(self) -> None:
         self._unwatch(self._sandbox.fd)
@@ -133,10 +131,7 @@ class Supervisor(Keeper):
                 return
             if not data:
                 return
-            if self._ran:
-                self._log.write(data)
-            else:
-                self._early += data
+            self._take(data)
 
     def _exit_code(self) -> int:
         if self._sandbox.code is not None:
