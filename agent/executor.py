@@ -39,15 +39,18 @@ class Executor(threading.Thread):
         surveyor: Surveyor,
         drives: NetworkDrives,
         changed: Callable[[], None],
+        settle: Callable[[], None],
     ) -> None:
         super().__init__(name=f"executor-{entry.id}", daemon=True)
         self.entry = entry
         self._runtime = runtime
         self._wanted: Phase = "stop" if entry.flaw else wanted
         self._changed = changed
+        self._settle = settle
         self._launches = 0
         self._wake = threading.Event()
         self._closed = False
+        self._released = False
         self._watch = Watch(entry, runtime, gpus_busy, self.wake)
         self._checking = Checking(entry, runtime, surveyor, self.wake)
         self._drives = drives
@@ -62,6 +65,11 @@ class Executor(threading.Thread):
     @property
     def gone(self) -> bool:
         return self.report.gone
+
+    @property
+    def released(self) -> bool:
+        """Nothing here needs the entry's directory any more. Comes after `gone`, which the console may know by then."""
+        return self._released
 
     def raise_to(self, phase: Phase) -> None:
         self._wanted = higher(self._wanted, phase)
@@ -97,6 +105,8 @@ class Executor(threading.Thread):
                 self._watch.close()
                 self._runtime.release(self.entry)
                 self._drives.unmount(self.entry.id)
+                self._released = True
+                self._settle()
                 return
             self._wake.wait(_SETTLED_LOOK if settled else _UNSETTLED_LOOK)
 

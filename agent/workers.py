@@ -122,7 +122,7 @@ class Workers:
 
     def _held(self) -> dict[str, Held]:
         held = {
-            name: Held(executor.wanted, finished=executor.gone and name in self._shipped)
+            name: Held(executor.wanted, finished=executor.released and name in self._shipped)
             for name, executor in self._executors.items()
         }
         return held | {name: Held("stop", finished=True) for name in self._refused}
@@ -149,6 +149,7 @@ class Workers:
             surveyor=self._surveyor,
             drives=self._drives,
             changed=self._changed,
+            settle=self.settle,
         )
         self._executors[entry.id] = executor
         executor.start()

@@ -54,11 +54,13 @@ class Docker:
         self._preparing: dict[str, Preparing] = {}
         self._lock = threading.Lock()
         self._swept = False
+        self._closed = threading.Event()
 
     def open(self) -> None:
         self._supervisors.open()
 
     def close(self) -> None:
+        self._closed.set()
         self._supervisors.close()
 
     def version(self) -> str:
@@ -169,8 +171,13 @@ class Docker:
         self._supervisors.release(entry)
         if _may_have_container(entry):
             threading.Thread(
-                target=self._remove, args=(entry,), name=f"remove-{entry.id}", daemon=True
+                target=self._remove_at_last, args=(entry,), name=f"remove-{entry.id}", daemon=True
             ).start()
+
+    def _remove_at_last(self, entry: Entry) -> None:
+        """An engine that is away, or busy with it, is asked again; what an ending agent leaves is swept by the next."""
+        while not self._remove(entry) and not self._closed.wait(_AGAIN_SECONDS):
+            pass
 
     def sweep(self, known: Collection[str]) -> None:
         """Once, when the console has told what this machine should be doing."""
