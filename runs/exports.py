@@ -38,11 +38,14 @@ def exports_create(assignments: Iterable[Assignment]) -> None:
     machines_revise(sorted(servers.values()), placement_changed=False)
 
 
-def exports_end(assignment: Assignment) -> None:
-    """Tells the machines that export to an assignment which is gone. They are locked together with its own."""
-    found = DriveExport.objects.filter(assignment=assignment).values_list("machine_id", flat=True)
+def exports_end(machine_id: int, assignments: Collection[Assignment]) -> None:
+    """Tells the machines that export to assignments of a machine which are gone.
+
+    They are locked together with that machine: one after the other they could be locked against the order of ids.
+    """
+    found = DriveExport.objects.filter(assignment__in=assignments).values_list("machine_id", flat=True)
     if servers := set(found):
-        machines_lock({assignment.machine_id, *servers})
+        machines_lock({machine_id, *servers})
         machines_revise(servers, placement_changed=False)
 
 

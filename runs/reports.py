@@ -55,13 +55,16 @@ def reports_apply(
     `applied_revision`: assignments up to it that are not reported are lost. None: absence says nothing.
     """
     reported = {report.id: report for report in observed.assignments}
-    held = _held(machine_id)
-    for assignment in held:
+    gone = []
+    for assignment in _held(machine_id):
         report = reported.get(str(assignment.id))
         if report is not None:
             _report_apply(assignment, _able(assignment, report, observed.inventory.features), skew)
+            gone += [assignment] if report.gone else []
         elif applied_revision is not None and assignment.revision <= applied_revision:
             _unknown_to_agent(assignment)
+    if gone:
+        _release(gone)
 
 
 def _held(machine_id: int) -> list[Assignment]:
@@ -111,8 +114,6 @@ def _report_apply(assignment: Assignment, report: AssignmentReport, skew: timede
             state != WorkerState.PREPARING or "checkable_at" in fields
         ):  # nothing else of that decides anything
             _advance(assignment)
-    if report.gone:
-        _release(assignment)
 
 
 def _overtaken(assignment: Assignment, exit_: Exit) -> bool:
@@ -204,14 +205,16 @@ def _advance(assignment: Assignment) -> None:
         publish_on_commit(LIVE_CHANNEL, f"log:{assignment.id}")
 
 
-def _release(assignment: Assignment) -> None:
-    """The process tree is gone: what it held is free."""
+def _release(assignments: Collection[Assignment]) -> None:
+    """The process trees of these, of one machine, are gone: what they held is free."""
     now = database_now()
-    _save(assignment, gone_at=now)
-    Allocation.objects.filter(assignment=assignment, released_at=None).update(released_at=now)
-    exports_end(assignment)
-    machines_revise([assignment.machine_id], placement_changed=True)
-    cluster_changed.send(sender=Assignment, cluster_id=assignment.machine.cluster_id)
+    for assignment in assignments:
+        _save(assignment, gone_at=now)
+    Allocation.objects.filter(assignment__in=assignments, released_at=None).update(released_at=now)
+    machine = next(iter(assignments)).machine
+    exports_end(machine.id, assignments)
+    machines_revise([machine.id], placement_changed=True)
+    cluster_changed.send(sender=Assignment, cluster_id=machine.cluster_id)
 
 
 def _unknown_to_agent(assignment: Assignment) -> None:

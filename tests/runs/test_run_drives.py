@@ -1,18 +1,16 @@
 """Drives that runs name: who may use them, where that places workers, and what their machines mount."""
 
 import json
-from typing import Any
 
 import pytest
 
 from common.errors import Conflict, Invalid
-from machines.drives import DriveOrder, drive_change, drive_create, drive_data, drive_find, drive_remove
+from machines.drives import drive_change, drive_data, drive_find, drive_remove
 from machines.models import DataVolume, Machine, Pool
 from machines.operations import machine_remove
 from runs.desired import desired_load
 from runs.editing import run_edit
 from runs.explanations import explanation_of
-from runs.launch import features_needed
 from runs.models import Assignment
 from runs.presentation import run_reason
 from runs.scheduling import apply
@@ -23,7 +21,8 @@ from runs.services import run_submit
 from runs.states import WaitKind
 from tenancy.models import AuditEvent, Workspace
 from tests import factories
-from tests.support.gangs import CRASH, Gang, replaced
+from tests.runs.drives import document_with, drive, local, ref, submitted
+from tests.support.gangs import replaced
 
 pytestmark = pytest.mark.django_db
 
@@ -31,32 +30,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def ana(house):
     return factories.actor_of(house.ana)
-
-
-def drive(house, name, *, read_only=False, **order) -> DataVolume:
-    """A drive that the workspace may use."""
-    order = {"kind": "shared", "path": f"/srv/{name}", "access": {"vision": read_only}, **order}
-    return drive_create(
-        cluster=house.cluster, order=DriveOrder(name=name, **order), actor=factories.actor_of(house.ana)
-    )
-
-
-def local(house, name, machine="gpu-02", **order) -> DataVolume:
-    return drive(house, name, kind="machine", machine=machine, **order)
-
-
-def ref(name, path=None, **more) -> dict[str, Any]:
-    return {"name": name, "mount_path": path or f"/data/{name}", **more}
-
-
-def document_with(*refs: dict[str, Any], name: str = "reader", machines: int = 1) -> dict[str, Any]:
-    document = factories.document_make(name, gpus=8 * machines, machines=machines)
-    document["spec"]["task_template"]["datavolume_refs"] = list(refs)
-    return document
-
-
-def submitted(house, document) -> Gang:
-    return Gang(factories.run_pending(house, document=document))
 
 
 def errors_of(house, bea, document) -> list[tuple[str, str, str]]:
@@ -298,54 +271,6 @@ def test_drives_on_different_machines_are_never_together(house, machines, bea):
             "The drive `models` lies on gpu-01, and `scratch` on gpu-02: no worker can mount both. Leave one out.",
         )
     ]
-
-
-def exports(gang, rank):
-    _, desired = desired_load(gang.members[rank].machine_id)
-    return [(each.path, each.client, each.read_only) for each in desired.exports]
-
-
-def test_a_drive_that_other_machines_reach_is_exported_to_them_while_they_need_it(house, machines):
-    local(house, "scratch", "gpu-02", reach="network")
-    document = document_with(ref("scratch", read_only=False, sub_path="runs/7"), machines=2)
-    gang = replaced(submitted(house, document))
-    there, here = gang.members
-    assert [member.machine.name for member in gang.members] == ["gpu-01", "gpu-02"]
-
-    own = {
-        "drive": "scratch",
-        "source": "/srv/scratch",
-        "mount_path": "/data/scratch",
-        "read_only": False,
-        "sub_path": "runs/7",
-    }
-    assert (here.launch["mounts"], here.launch["network_mounts"]) == ([own], [])
-    over = own | {"machine": "gpu-02", "address": here.machine.address}
-    assert (there.launch["mounts"], there.launch["network_mounts"]) == ([], [over])
-    assert features_needed(there.launch) >= {"network_drives"}
-    assert exports(gang, 1) == [("/srv/scratch", there.machine.address, False)]
-    assert exports(gang, 0) == []
-
-    before = desired_load(here.machine_id)[0]
-    gang.end(0, CRASH)
-    assert exports(gang, 1) == []
-    assert desired_load(here.machine_id)[0] > before, "its agent is told"
-
-
-def test_a_drive_is_exported_for_reading_where_it_is_only_read(house, machines):
-    local(house, "scratch", "gpu-02", reach="network")
-    gang = replaced(submitted(house, document_with(ref("scratch"), machines=2)))
-
-    assert exports(gang, 1) == [("/srv/scratch", gang.members[0].machine.address, True)]
-
-
-def test_a_drive_that_others_reach_binds_no_worker_to_its_machine(house, machines):
-    local(house, "scratch", "gpu-02", reach="network")
-    local(house, "models", "gpu-01")
-    [member] = replaced(submitted(house, document_with(ref("scratch"), ref("models")))).members
-
-    assert member.machine.name == "gpu-01"
-    assert [mount["drive"] for mount in member.launch["network_mounts"]] == ["scratch"]
 
 
 # --- Afterwards --------------------------------------------------------------------------------------
