@@ -90,6 +90,12 @@ def _used_up(cluster: Cluster) -> str:
     )
 
 
+def _number_give(machine: Machine, number: int, used_up: str) -> None:
+    """`used_up`: what was said of machines that found none, which is over. What its agent says against it stays."""
+    flaw = "" if machine.mesh_flaw == used_up else machine.mesh_flaw
+    Machine.objects.filter(id=machine.id).update(mesh_number=number, mesh_flaw=flaw)
+
+
 def mesh_peers_revise(machine_id: int) -> None:
     """Tells the machines that share a gang with this one."""
     # Assignments belong to the app above; their relation to machines is all that is read of them.
@@ -156,7 +162,7 @@ def mesh_numbers_give(cluster_id: int) -> None:
     for machine in waiting:
         number = _number_free(cluster)
         if number is not None:
-            Machine.objects.filter(id=machine.id).update(mesh_number=number, mesh_flaw="")
+            _number_give(machine, number, _used_up(cluster))
     machines_revise([machine.id for machine in waiting], placement_changed=False)
 
 
@@ -170,7 +176,8 @@ def mesh_range_set(*, cluster: Cluster, mesh_range: str, actor: Actor) -> None:
     machines = Machine.objects.select_for_update(of=("self",)).filter(cluster=cluster).order_by("id")
     locked = list(machines)
     _numbers_lock(cluster.id)
-    before = Cluster.objects.get(id=cluster.id).mesh_range
+    current = Cluster.objects.get(id=cluster.id)
+    before = current.mesh_range
     if wanted == before:
         return
     _require_apart(wanted, locked)
@@ -183,7 +190,7 @@ def mesh_range_set(*, cluster: Cluster, mesh_range: str, actor: Actor) -> None:
     Cluster.objects.filter(id=cluster.id).update(mesh_range=wanted)
     machines.update(mesh_number=None)
     for number, machine in enumerate(given):
-        Machine.objects.filter(id=machine.id).update(mesh_number=number)
+        _number_give(machine, number, _used_up(current))
     machines_revise([machine.id for machine in given], placement_changed=False)
     audit_record(
         actor=actor,

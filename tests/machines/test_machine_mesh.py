@@ -143,3 +143,16 @@ def test_another_range_gives_all_machines_other_subnets(house):
     assert fresh(one).desired_revision > one.desired_revision
     mesh_range_set(cluster=house.cluster, mesh_range="10.192.0.0/20", actor=ana)
     assert AuditEvent.objects.filter(action="cluster.mesh").count() == 1
+
+
+def test_a_larger_range_has_room_for_those_that_found_none(house):
+    cluster_resize(house, "10.192.0.0/23")
+    _, two, three = (machine_of(house, number) for number in (1, 2, 3))
+    mesh_store(two, report(2, flaw="UDP port 51820 is taken."))
+    mesh_range_set(cluster=house.cluster, mesh_range="10.192.0.0/20", actor=factories.actor_of(house.ana))
+    assert (mesh_subnet(fresh(three)), fresh(three).mesh_flaw, fresh(three).on_mesh) == (
+        "10.192.2.0/24",
+        "",
+        True,
+    )
+    assert fresh(two).mesh_flaw == "UDP port 51820 is taken.", "what its agent says stays"
