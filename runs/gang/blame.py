@@ -14,6 +14,7 @@ _KINDS = {
     "not_started": Fault.PREPARE,
     "exited": Fault.PROGRAM,
     "probe_failed": Fault.PROGRAM,
+    "preflight_failed": Fault.NETWORK,
 }
 """By kind of exit. What was stopped, cut off or ran out of time is nobody's fault."""
 _DEVICE = re.compile(

@@ -50,6 +50,7 @@ def failed(**exit_) -> dict[str, Any]:
         (failed(code=1, cause="RuntimeError: CUDA error: an illegal memory access"), Fault.PROGRAM),
         (failed(code=1, cause="torch.OutOfMemoryError: CUDA out of memory."), Fault.PROGRAM),
         (failed(code=1, cause="gpu-01:2:9 [0] NCCL WARN Timeout waiting for connection"), Fault.NETWORK),
+        (failed(kind="preflight_failed", message="gpu-02 is slow", machines=["gpu-02"]), Fault.NETWORK),
         (failed(kind="cut_off", message="the console was out of reach"), None),
         (failed(kind="stopped", signal=15), None),
     ],
