@@ -510,6 +510,7 @@ class Checkpoints:
             return
         newest = self.newest()
         if newest is not None and self._number(newest) > self._attempt:
+            self._saved_at = time.monotonic()  # is said again when the next one is due, not after each step
             say(f"checkpoint not written: {newest} is a later attempt's than {self._attempt}")
             return
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -612,30 +613,33 @@ class Pace:
         return self._images * (step - mark[0]) / (time.perf_counter() - mark[1])
 
 
-def resume(training: Training, checkpoints: Checkpoints, options: Options, device: torch.device) -> None:
-    """Goes on where an earlier attempt was. Raises UsageError on every rank alike."""
+def resume(training: Training, checkpoints: Checkpoints, device: torch.device) -> None:
+    """Goes on where an earlier attempt was, all ranks from one step; raises UsageError on every rank alike."""
     if file := checkpoints.newest():
         training.resume(file, device)
     steps = torch.tensor([training.step, -training.step], device=device)
     dist.all_reduce(steps, op=dist.ReduceOp.MAX)
-    last, first = int(steps[0]), -int(steps[1])
-    if first != last:
+    if int(steps[0]) != -int(steps[1]):
         raise UsageError(
             "not all workers see the same checkpoint: CHECKPOINT_DIR must be on a drive they share"
         )
-    if last >= options.steps:
-        raise UsageError(
-            f"step {last} is done already and STEPS is {options.steps}: nothing is left to train"
-        )
 
 
-def train(options: Options, place: Place, device: torch.device, stop: StopRequest, results: Results) -> float:
-    """Trains and returns the images/s of all processes; exits after the step in which a rank was asked to."""
+def train(
+    options: Options, place: Place, device: torch.device, stop: StopRequest, results: Results
+) -> float | None:
+    """Trains and returns the images/s of all processes, None when an earlier attempt had done all steps.
+
+    Exits after the step in which a rank was asked to. Raises UsageError on every rank alike.
+    """
     torch.backends.cudnn.benchmark = True  # the shapes never change
     torch.manual_seed(place.rank)  # images of its own on each rank; DDP spreads rank 0's weights
     images, labels = make_images(options, device)
     training, checkpoints = make_training(options, place, device), Checkpoints(options, os.environ)
-    resume(training, checkpoints, options, device)
+    resume(training, checkpoints, device)
+    if training.step >= options.steps:
+        say(f"step {training.step} is done already and STEPS is {options.steps}: nothing is left to train")
+        return None
     model, loss_of = parallel(training.network, options, place, device), nn.CrossEntropyLoss()
     vote, pace = StopVote(device), Pace(options.batch_per_gpu * place.world, device)
     first = training.step
@@ -698,6 +702,9 @@ def main() -> None:
         images_per_second = train(options, place, device, stop, results)
     except UsageError as error:
         say(f"train_ddp: {error}")
+        dist.destroy_process_group()
+        sys.exit(2)
+    if images_per_second is None:
         dist.destroy_process_group()
         return
     say(throughput_line(images_per_second, place.world, device.type))

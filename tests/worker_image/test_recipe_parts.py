@@ -176,9 +176,11 @@ def test_the_verdict(recipe: ModuleType, gbs: float, link: tuple[str, float | No
 
 
 def test_a_later_attempts_checkpoint_is_never_overwritten(
-    recipe: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recipe: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = recipe.Options(*GPU, checkpoint_dir=str(tmp_path / "run"))
+    options = recipe.Options(*GPU, checkpoint_dir=str(tmp_path / "run"), checkpoint_seconds=60)
+    now = [1000.0]
+    monkeypatch.setattr(recipe.time, "monotonic", lambda: now[0])
 
     def attempt(number: int) -> Any:
         return recipe.Checkpoints(options, {"ASTRAEUS_ATTEMPT": str(number)})
@@ -186,7 +188,11 @@ def test_a_later_attempts_checkpoint_is_never_overwritten(
     attempt(1).save({"step": 10})
     attempt(2).save({"step": 20})
     assert [file.name for file in (tmp_path / "run").iterdir()] == ["checkpoint-2.pt"]
-    attempt(1).save({"step": 30})
+    lingering = attempt(1)
+    now[0] += 60
+    assert lingering.due()
+    lingering.save({"step": 30})
+    assert not lingering.due(), "refused, it does not try again after every step"
     assert [file.name for file in (tmp_path / "run").iterdir()] == ["checkpoint-2.pt"]
     assert torch.load(attempt(10).newest()) == {"step": 20}
     assert capsys.readouterr().out.splitlines()[-1] == (

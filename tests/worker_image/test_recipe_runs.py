@@ -200,7 +200,25 @@ def test_stopped_and_resumed_it_ends_with_the_same_loss(start: Start, port: str,
     assert re.search(r"^resumed after step \d+ from .*/drive/checkpoint-1\.pt$", again.text(), re.MULTILINE)
     assert [file.name for file in (tmp_path / "drive").iterdir()] == ["checkpoint-2.pt"]
 
+    done, member = pair(**kept, ASTRAEUS_ATTEMPT="3")
+    assert (done.wait(), member.wait()) == (0, 0), done.text() + member.text()
+    assert done.text().endswith("step 12 is done already and STEPS is 12: nothing is left to train\n")
+
     alone, member = pair()
     assert (alone.wait(), member.wait()) == (0, 0), alone.text()
     results = [json.loads(run.text().splitlines()[-1]) for run in (again, alone)]
     assert results[0]["loss"] == results[1]["loss"] > 0
+
+
+def test_workers_that_see_different_checkpoints_fail_both(start: Start, port: str, tmp_path: Path) -> None:
+    """CHECKPOINT_DIR on each machine's own disk: nothing is trained, and the run does not count as done."""
+    kept = {"CHECKPOINT_DIR": str(tmp_path / "of-the-leader")}
+    assert start(SCRIPT, **SMALL, **kept).wait() == 0
+    leader = start(SCRIPT, **SMALL | {"STEPS": "4"}, **kept, **worker(port, 0))
+    member = start(
+        SCRIPT, **SMALL | {"STEPS": "4"}, CHECKPOINT_DIR=str(tmp_path / "of-the-member"), **worker(port, 1)
+    )
+    assert (leader.wait(), member.wait()) == (2, 2), leader.text() + member.text()
+    assert leader.text().endswith(
+        "train_ddp: not all workers see the same checkpoint: CHECKPOINT_DIR must be on a drive they share\n"
+    )
