@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import psycopg
 
-from console.local.client import Access
+from console.local.client import ENDED, Access
 from console.local.instance import ROOT
 from console.local.processes import wait_until
 from console.local.stack import Stack, isolated_stack
@@ -31,6 +31,16 @@ class Bench:
     api: httpx.Client
     """Calls below the workspace's address, with a token; connections are kept."""
     database: psycopg.Connection[tuple[Any, ...]]
+
+    def state(self, run: str) -> str:
+        """Its state, "" before there is one. From the database: requests would be part of what is measured."""
+        row = self.database.execute("SELECT state FROM runs_run WHERE name = %s", [run]).fetchone()
+        return str(row[0]) if row else ""
+
+    def ended(self, run: str) -> str | None:
+        """The state it has ended in."""
+        state = self.state(run)
+        return state if state in ENDED else None
 
 
 @dataclass(frozen=True)

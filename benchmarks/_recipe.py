@@ -15,7 +15,6 @@ from typing import Any
 import psutil
 
 from benchmarks._common import Bench, unused_port
-from console.local.client import ENDED
 from console.local.errors import LocalError
 from console.local.instance import ROOT
 from console.local.processes import wait_until
@@ -71,7 +70,7 @@ def product(bench: Bench, name: str, shape: Shape) -> dict[str, Any]:
     begun = time.time()
     bench.api.post("/runs", json=document).raise_for_status()
     _wait_placed(bench, name)
-    state = wait_until(lambda: _ended(bench, name), seconds=RUN_SECONDS, what=f"the end of {name}")
+    state = wait_until(lambda: bench.ended(name), seconds=RUN_SECONDS, what=f"the end of {name}")
     log = astra(bench, "astraeus", "logs", f"{name}-0")
     if state != "Succeeded":
         reason = bench.api.get(f"/runs/{name}").json()["status"]["reason"]
@@ -103,20 +102,10 @@ def _document(name: str, shape: Shape) -> dict[str, Any]:
 def _wait_placed(bench: Bench, name: str) -> None:
     """Raises LocalError with the run's own reason where it finds no room: it would wait for ever."""
     try:
-        wait_until(lambda: _state(bench, name) != "Pending", seconds=PLACED_SECONDS, what=f"room for {name}")
+        wait_until(lambda: bench.state(name) != "Pending", seconds=PLACED_SECONDS, what=f"room for {name}")
     except LocalError:
         reason = bench.api.get(f"/runs/{name}").json()["status"]["reason"]
         raise LocalError(f"{name} is not placed after {PLACED_SECONDS:g} s: {reason}") from None
-
-
-def _state(bench: Bench, name: str) -> str:
-    row = bench.database.execute("SELECT state FROM runs_run WHERE name = %s", [name]).fetchone()
-    return str(row[0]) if row else ""
-
-
-def _ended(bench: Bench, name: str) -> str | None:
-    state = _state(bench, name)
-    return state if state in ENDED else None
 
 
 def astra(bench: Bench, *arguments: str) -> str:

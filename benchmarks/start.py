@@ -16,7 +16,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from benchmarks._common import MACHINES, Bench, percentile, two_machines, unused_port
-from console.local.client import ENDED
 from console.local.errors import LocalError
 from console.local.processes import wait_until
 
@@ -82,8 +81,7 @@ def _measure(bench: Bench, name: str) -> Times:
     answer = bench.api.post("/runs", json=document)
     answered = time.time()
     answer.raise_for_status()
-    # Asked of the database: many requests beside the run would be part of what is measured.
-    state = wait_until(lambda: _ended(bench, name), seconds=SECONDS, what=f"the end of {name}")
+    state = wait_until(lambda: bench.ended(name), seconds=SECONDS, what=f"the end of {name}")
     if state != "Succeeded":
         raise LocalError(f"{name} is {state}: {bench.api.get(f'/runs/{name}').json()['status']['reason']}")
     said = [float(_log(bench, f"{name}-{rank}")) for rank in range(len(MACHINES))]
@@ -99,11 +97,6 @@ def _measure(bench: Bench, name: str) -> Times:
 def _template() -> dict[str, Any]:
     """With a rendezvous port that nothing uses: the simulated machines' ports are this host's, and 29500 is wanted."""
     return {**TEMPLATE, "env": {"MASTER_PORT": str(unused_port())}}
-
-
-def _ended(bench: Bench, name: str) -> str | None:
-    row = bench.database.execute("SELECT state FROM runs_run WHERE name = %s", [name]).fetchone()
-    return row[0] if row and row[0] in ENDED else None
 
 
 def _log(bench: Bench, worker: str) -> str:
