@@ -19,8 +19,10 @@ NAMED = re.compile(rf"(?<![\w/.>-])(?:{ROOMS.replace(' ', '|')}|worker_image)/[\
         "docs/architecture.md",
         "docs/machines.md",
         "docs/operation.md",
+        "docs/performance.md",
         "docs/run-document.md",
         "docs/settings.md",
+        *(f"docs/recipes/{page.name}" for page in sorted((ROOT / "docs" / "recipes").glob("*.md"))),
     ],
 )
 def test_every_path_leads_somewhere(document):
