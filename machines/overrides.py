@@ -4,13 +4,14 @@
 makes the first of the second. A machine that is said to be suspect or faulty makes its GPUs so too, at least.
 """
 
+import logging
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import F
 
 from common.clock import database_now
@@ -21,6 +22,8 @@ from machines.signals import cluster_changed
 from machines.states import Health
 from tenancy.access import Actor
 from wire.names import shown
+
+log = logging.getLogger(__name__)
 
 LONGEST = timedelta(days=90)
 """Nobody remembers why after that; it can be said again."""
@@ -122,7 +125,10 @@ def health_overrides_expire() -> None:
     """Ends those whose time is over. Idempotent; one machine's trouble keeps none of the others waiting."""
     over = HealthOverride.objects.filter(until__lte=database_now(), machine__removed_at=None)
     for said in over.select_related("machine").order_by("until"):
-        _expire(said.id, said.machine)
+        try:
+            _expire(said.id, said.machine)
+        except DatabaseError:
+            log.exception("what was said of machine %s can't be ended now", said.machine_id)
 
 
 @transaction.atomic

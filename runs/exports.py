@@ -43,9 +43,10 @@ def exports_end(machine_id: int, assignments: Collection[Assignment]) -> None:
 
     They are locked together with that machine: one after the other they could be locked against the order of ids.
     """
-    found = DriveExport.objects.filter(assignment__in=assignments).values_list("machine_id", flat=True)
-    if servers := set(found):
+    over = DriveExport.objects.filter(assignment__in=assignments)
+    if servers := set(over.values_list("machine_id", flat=True)):
         machines_lock({machine_id, *servers})
+        over.delete()
         machines_revise(servers, placement_changed=False)
 
 

@@ -83,13 +83,14 @@ def offer_take(*, run: Run, actor: Actor, offer: Offer) -> None:
 
     Raises Conflict when the cluster has changed meanwhile, and Invalid for a document that this console refuses.
     """
-    for deed in offer.deeds:
+    # Runs are locked before machines, as everywhere.
+    for deed in sorted(offer.deeds, key=lambda deed: deed.what == UNCORDON):
         if deed.what == EDIT:
             run_edit(run=run, actor=actor, text=document_merged(run, offer.patch or {}))
-        elif deed.what == UNCORDON:
-            _uncordon(run, actor, deed.names)
-        else:
+        elif deed.what == STOP:
             _stop(run, actor, deed.names)
+        else:
+            _uncordon(run, actor, deed.names)
 
 
 def document_merged(run: Run, patch: Data) -> str:

@@ -3,10 +3,11 @@
 from datetime import timedelta
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import DatabaseError, IntegrityError, transaction
 
 from common.clock import database_now
 from common.errors import Invalid, NotFound
+from machines import overrides
 from machines.inventory import inventory_store
 from machines.models import Gpu, HealthEvent, HealthOverride, Machine, RdmaPort
 from machines.overrides import health_override, health_override_end, health_overrides_expire
@@ -84,6 +85,20 @@ def over(machine: Machine) -> None:
 
 
 NOISY = "set by ana: it is noisy"
+
+
+def test_one_machines_trouble_keeps_no_other_waiting(machine, say, monkeypatch):
+    say("gpu GPU-gpu-01-0", "suspect")
+    say("gpu GPU-gpu-01-1", "suspect")
+    tried = []
+
+    def end(said_id: int, machine: Machine) -> None:
+        tried.append(said_id)
+        raise DatabaseError("deadlock detected")
+
+    monkeypatch.setattr(overrides, "_expire", end)
+    over(machine)
+    assert len(tried) == 2
 
 
 def test_what_is_said_counts_until_its_time_is_over_whatever_the_agent_says(machine, say):

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from machines.models import Machine
 from runs.desired import desired_load
 from runs.launch import features_needed
-from runs.models import Assignment
+from runs.models import Assignment, DriveExport
 from tests import factories
 from tests.runs.drives import document_with, local, ref, submitted
 from tests.support.gangs import CRASH, ended, replaced, tell
@@ -46,6 +46,7 @@ def test_a_drive_that_other_machines_reach_is_exported_to_them_while_they_need_i
     before = desired_load(here.machine_id)[0]
     gang.end(0, CRASH)
     assert exports(gang, 1) == []
+    assert not DriveExport.objects.exists()
     assert desired_load(here.machine_id)[0] > before, "its agent is told"
 
 
