@@ -46,11 +46,11 @@ def _stretch(wait: RunWait, run: Run, now: datetime) -> dict[str, Any]:
 
 
 def history_words(history: Iterable[Mapping[str, Any]]) -> str:
-    """ "Waited 12 min: order 9 min, fit 3 min."; empty without any."""
+    """ "Waited 12 min: order 9 min, fit 3 min."; empty before the first second is over."""
     sums: dict[str, int] = {}
     for stretch in history:
         sums[stretch["kind"]] = sums.get(stretch["kind"], 0) + stretch["seconds"]
-    if not sums:
+    if not any(sums.values()):
         return ""
     parts = [f"{KIND_WORDS[kind]} {format_duration(seconds)}" for kind, seconds in sums.items()]
     return f"Waited {format_duration(sum(sums.values()))}: {', '.join(parts)}."
