@@ -19,7 +19,7 @@ from console.pages.errors import is_fragment, page
 from console.pages.run_form import board, draft, starts
 from console.pages.run_form.draft import AS_JSON, FORM, Draft
 from console.pages.run_form.form import entry_at
-from console.pages.run_form.preview import Asking, Preview, preview
+from console.pages.run_form.preview import TOO_LITTLE, Asking, Preview, preview
 from console.pages.run_page import run_address
 from console.pages.scope import Scope, workspace_scope
 from runs import services
@@ -228,6 +228,7 @@ def _show(
         "starts": starts.STARTS,
         "error": error,
         "preview": checked,
+        "too_little": TOO_LITTLE,
         "placed": errors_place(now.text, errors),
     }
     if now.mode == FORM:

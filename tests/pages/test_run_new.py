@@ -135,3 +135,13 @@ def test_viewers_may_not(house, vic):
     answer = send(vic, make.document_make())
     assert answer.status_code == 403
     assert "Your role does not allow you to submit, stop, restart and delete runs." in text(answer)
+
+
+def test_a_run_that_is_filled_in_is_not_asked_for_what_it_has(house, bea):
+    make.run_pending(house)
+    asked = "Enter image, command and GPUs"
+    assert asked in text(bea.get(NEW))
+    for filled in ("/o/acme/w/vision/jobs/main/ddp-resnet50/edit", f"{NEW}?start=resnet50"):
+        page = text(bea.get(filled))
+        assert asked not in page
+        assert "Trying where it would run…" in page

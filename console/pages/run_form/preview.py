@@ -37,6 +37,7 @@ _LOOKS: Final = {
 }
 """Kind → icon and tone."""
 NAME: Final = ("metadata", "name")
+TOO_LITTLE: Final = "Enter image, command and GPUs to see where it would run."
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def _preview(asking: Asking, draft: Draft) -> Preview:
 def _refused(errors: tuple[FieldError, ...]) -> Preview:
     missing = {error.path for error in errors if error.code == "missing"}
     if missing & NEEDED:
-        return Preview("asks", "Enter image, command and GPUs to see where it would run.", errors=errors)
+        return Preview("asks", TOO_LITTLE, errors=errors)
     return _wrong(errors)
 
 
