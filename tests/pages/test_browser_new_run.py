@@ -226,6 +226,10 @@ def test_json_is_completed_explained_and_marked(house, two, browse):
     expect(page.locator(".gutter b")).to_have_text(["3", "4"])
     page.mouse.move(*pointed(area, line=2, column=17))
     expect(page.locator("#about")).to_contain_text("metadata.name")
+    # The list of completions was placed by a script; the form that comes instead of this one is not.
+    page.get_by_role("button", name="Edit as JSON").click()
+    expect(page.get_by_role("button", name="Edit as JSON")).to_be_focused()
+    expect(offers).not_to_have_attribute("style", re.compile(""))
     assert page.errors == []
 
 
