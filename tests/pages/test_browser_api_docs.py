@@ -21,3 +21,6 @@ def test_the_reference_shows_every_operation_and_nothing_is_blocked(house, brows
     page.locator("#operations-runs-runs_submit .opblock-summary-control").click()
     page.locator("#operations-runs-runs_submit .responses-table").wait_for()
     assert page.errors == []
+
+    page.get_by_role("link", name="Back to the console").click()
+    page.wait_for_url("**/o/acme/w/vision/jobs")
