@@ -1,4 +1,4 @@
-"""Who asks, and what they may do. Every view and endpoint goes through `workspace_for` or `organization_for`."""
+"""Who asks, and what they may do: every view and endpoint asks here for its workspace or organization."""
 
 from dataclasses import dataclass
 
@@ -51,7 +51,14 @@ def organization_grants(actor: Actor, organization: Organization) -> frozenset[P
 
 
 def workspace_for(actor: Actor, organization: str, workspace: str, need: Permission) -> Workspace:
-    """The workspace, if `actor` may do `need` there.
+    """The workspace, if `actor` may do `need` there; raises as `workspace_with_grants` does."""
+    return workspace_with_grants(actor, organization, workspace, need)[0]
+
+
+def workspace_with_grants(
+    actor: Actor, organization: str, workspace: str, need: Permission
+) -> tuple[Workspace, frozenset[Permission]]:
+    """The workspace, if `actor` may do `need` there, and all that they may.
 
     Raises NotFound when they may not see it at all (or it isn't there), Forbidden when they see it only.
     """
@@ -64,17 +71,24 @@ def workspace_for(actor: Actor, organization: str, workspace: str, need: Permiss
     if found is None or Permission.READ_RUNS not in grants:
         raise NotFound
     _require(grants, need)
-    return found
+    return found, grants
 
 
 def organization_for(actor: Actor, organization: str, need: Permission) -> Organization:
     """As `workspace_for`, for what belongs to the organization."""
+    return organization_with_grants(actor, organization, need)[0]
+
+
+def organization_with_grants(
+    actor: Actor, organization: str, need: Permission
+) -> tuple[Organization, frozenset[Permission]]:
+    """As `workspace_with_grants`, for what belongs to the organization."""
     found = Organization.objects.filter(slug=organization).first()
     grants = organization_grants(actor, found) if found else NOBODY
     if found is None or Permission.READ_MACHINES not in grants:
         raise NotFound
     _require(grants, need)
-    return found
+    return found, grants
 
 
 def workspaces_of(actor: Actor) -> list[Workspace]:

@@ -6,14 +6,7 @@ from django.http import HttpRequest
 
 from common.errors import NotFound
 from machines.models import Cluster
-from tenancy.access import (
-    Actor,
-    organization_for,
-    organization_grants,
-    workspace_for,
-    workspace_grants,
-    workspaces_of,
-)
+from tenancy.access import Actor, organization_with_grants, workspace_with_grants, workspaces_of
 from tenancy.authentication import actor_of
 from tenancy.models import Organization, Workspace
 from tenancy.roles import Permission
@@ -72,9 +65,9 @@ class Scope:
 def workspace_scope(
     request: HttpRequest, organization: str, workspace: str, need: Permission = Permission.READ_RUNS
 ) -> Scope:
-    """Raises NotFound or Forbidden as `workspace_for` does."""
+    """Raises NotFound or Forbidden as `workspace_with_grants` does."""
     actor = actor_of(request)
-    found = workspace_for(actor, organization, workspace, need)
+    found, grants = workspace_with_grants(actor, organization, workspace, need)
     if request.session.get(SESSION_KEY) != found.id:
         request.session[SESSION_KEY] = found.id
     return Scope(
@@ -82,7 +75,7 @@ def workspace_scope(
         organization=found.organization,
         workspace=found,
         workspaces=workspaces_of(actor),
-        grants=workspace_grants(actor, found),
+        grants=grants,
     )
 
 
@@ -91,7 +84,7 @@ def cluster_scope(
 ) -> Scope:
     """As `workspace_scope`, for a cluster's machines."""
     actor = actor_of(request)
-    found = organization_for(actor, organization, need)
+    found, grants = organization_with_grants(actor, organization, need)
     row = Cluster.objects.select_related("organization").filter(organization=found, slug=cluster).first()
     if row is None:
         raise NotFound
@@ -101,7 +94,7 @@ def cluster_scope(
         organization=found,
         workspace=workspace_last(request, [each for each in workspaces if each.organization_id == found.id]),
         workspaces=workspaces,
-        grants=organization_grants(actor, found),
+        grants=grants,
         cluster=row,
     )
 

@@ -118,9 +118,9 @@ def test_an_unknown_cluster(house, ana):
 
 def test_queries_do_not_grow_with_the_machines(busy, vic, django_assert_num_queries):
     vic.get(MACHINES)
-    with django_assert_num_queries(20):
+    with django_assert_num_queries(18):
         vic.get(MACHINES)
     for number in range(10):
         make.machine_make(busy, f"more-{number}", gpus=1)
-    with django_assert_num_queries(20):
+    with django_assert_num_queries(18):
         vic.get(MACHINES)

@@ -109,9 +109,9 @@ def test_nothing_waits(house, bea, cyd):
 
 def test_queries_do_not_grow_with_the_queue(waiting, bea, django_assert_num_queries):
     bea.get(QUEUE)
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(10):
         bea.get(QUEUE)
     for number in range(10):
         make.run_pending(waiting, f"more-{number}", document=alone(f"more-{number}"))
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(10):
         bea.get(QUEUE)

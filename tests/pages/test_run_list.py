@@ -140,9 +140,9 @@ def test_names_and_labels_are_text(house, bea):
 
 def test_queries_do_not_grow_with_the_runs(three, bea, django_assert_num_queries):
     bea.get(RUNS)
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(10):
         bea.get(RUNS)
     for number in range(10):
         make.run_pending(three, f"more-{number}")
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(10):
         bea.get(RUNS)
