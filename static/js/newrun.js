@@ -90,7 +90,7 @@
     if (!event.target.value || touched.has(name)) return;
     touched.add(name);
     const headline = preview().querySelector(".headline[data-found]");
-    if (asked === version && headline) showProblems(JSON.parse(headline.dataset.found));
+    if (asked === version && headline) showProblems(JSON.parse(headline.dataset.found || "[]"));
   });
 
   /* A number typed beside a choice makes the choice. */
