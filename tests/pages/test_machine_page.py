@@ -124,7 +124,7 @@ def test_the_live_fragment_leaves_forms_alone(busy, ana):
 
 def test_queries(busy, ana, django_assert_num_queries):
     ana.get(GPU4)
-    with django_assert_num_queries(21):
+    with django_assert_num_queries(19):
         ana.get(GPU4)
     make.run_place(
         busy,
@@ -132,7 +132,7 @@ def test_queries(busy, ana, django_assert_num_queries):
         [Machine.objects.get(name="gpu-04")],
         gpus=1,
     )
-    with django_assert_num_queries(21):
+    with django_assert_num_queries(19):
         ana.get(GPU4)
 
 
