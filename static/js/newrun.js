@@ -16,10 +16,14 @@
 
   /* --- The preview: never of anything but what stands in the form now --- */
 
+  function awaited() {
+    preview().setAttribute("aria-busy", "true");
+  }
+
   function changed() {
     version += 1;
     preview().classList.add("stale");
-    preview().setAttribute("aria-busy", "true");
+    awaited();
     window.htmx.trigger(preview(), "astraeus:changed");
     clearTimeout(keeping);
     keeping = setTimeout(keep, KEEP_AFTER_MS);
@@ -185,6 +189,7 @@
   document.addEventListener("htmx:load", (event) => {
     if (event.target.id !== "new-run") return;
     version += 1;
+    awaited(); /* htmx asks for it on its own */
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
     arrive();
     keep();
@@ -245,5 +250,6 @@
     sessionStorage.removeItem(draftKey);
     location.reload();
   });
+  awaited();
   restore();
 })();
