@@ -20,8 +20,8 @@ _BENCH = "import importlib, sys; sys.exit(importlib.import_module(sys.argv[1]).m
 
 
 _PYTEST = (sys.executable, "-m", "pytest")
-_APART = ("tests/e2e", "tests/local", "tests/docker")
-"""Tests that mostly wait for processes to start and end: a second pytest runs them beside the others."""
+_APART = (("tests/e2e", "tests/local", "tests/docker"), ("tests/pages", "tests/worker_image"))
+"""Tests that run beside the others, each row in a pytest of its own: many wait for processes and browsers."""
 
 
 _DEEP = ("tests/placement", "-p", "no:django", "-m", "deep", "--hypothesis-profile=deep", "--timeout=7200")
@@ -29,28 +29,35 @@ _DEEP = ("tests/placement", "-p", "no:django", "-m", "deep", "--hypothesis-profi
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Runs pytest; its exit status is ours. Without arguments: all tests, in two halves at the same time."""
+    """Runs pytest; its exit status is ours. Without arguments: all tests, in lanes at the same time."""
     if "--deep" in arguments:
         others = [argument for argument in arguments if argument != "--deep"]
         return run_kept(lambda: call([*_PYTEST, *_DEEP, *others], os.environ), foreground=True)
     if arguments:
         return run_kept(lambda: _run([*_PYTEST, *arguments], command="test"), foreground=True)
-    return run_kept(_run_halves, foreground=True)
+    return run_kept(_run_lanes, foreground=True)
 
 
-def _run_halves() -> int:
-    """Each half has services of its own. The second one's output follows the first one's, whole."""
-    ignored = [f"--ignore={name}" for name in _APART]
-    with tempfile.TemporaryFile() as output:
-        argv = [sys.executable, "-m", "console.local", "test", *_APART]
-        print(f"{', '.join(_APART)} run beside these tests; what they say follows at the end.", flush=True)
-        beside = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
-        status = _run([*_PYTEST, *ignored], command="test")
-        status = beside.wait() or status
-        output.seek(0)
-        shutil.copyfileobj(output, sys.stdout.buffer)
-        sys.stdout.flush()
+def _run_lanes() -> int:
+    """Each lane has services of its own. What those beside the first one say follows its output, whole."""
+    apart = [name for names in _APART for name in names]
+    print(f"{', '.join(apart)} run beside these tests; what they say follows at the end.", flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        lanes = [_beside(names, Path(directory, str(lane))) for lane, names in enumerate(_APART)]
+        status = _run([*_PYTEST, *(f"--ignore={name}" for name in apart)], command="test")
+        for lane, output in lanes:
+            status = lane.wait() or status
+            with output.open("rb") as said:
+                shutil.copyfileobj(said, sys.stdout.buffer)
+            sys.stdout.flush()
     return status
+
+
+def _beside(names: Sequence[str], output: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """Tests that have been started, and the file that keeps what they say."""
+    argv = [sys.executable, "-m", "console.local", "test", *names]
+    with output.open("wb") as said:
+        return subprocess.Popen(argv, cwd=ROOT, stdout=said, stderr=subprocess.STDOUT), output
 
 
 def bench(arguments: Sequence[str]) -> int:
