@@ -167,7 +167,9 @@ class _Place:
     """The pool or machine that an order names."""
 
     def __init__(self, cluster: Cluster, order: DriveOrder) -> None:
-        self.pool = Pool.objects.filter(cluster=cluster, slug=order.pool).first() if order.pool else None
+        # Locked as pool_lock does: a drive can't come to lie on a pool that is being removed.
+        pools = Pool.objects.select_for_update(no_key=True).filter(cluster=cluster, slug=order.pool)
+        self.pool = pools.first() if order.pool else None
         machines = Machine.objects.filter(cluster=cluster)
         self.machine = machines.filter(name=order.machine).first() if order.machine else None
         self.flaws = tuple(self._flaws(cluster, order))

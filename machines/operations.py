@@ -1,4 +1,4 @@
-"""What operators do with machines beside labels and cordon: drain, move, rename, sign out, remove."""
+"""What operators do with machines beside labels and cordon: drain, rename, sign out, remove. Moves: pools.py."""
 
 from datetime import datetime, timedelta
 
@@ -7,12 +7,12 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from common.clock import database_now
-from common.errors import Conflict, FieldError, Invalid, NotFound
+from common.errors import Conflict, FieldError, NotFound
 from machines.mesh import mesh_leave
-from machines.models import Cluster, Machine, MachineCredential, Pool
+from machines.models import Machine, MachineCredential
 from machines.services import machine_changed, machine_cordon, machines_lock, machines_wake, name_checked
 from tenancy.access import Actor
-from wire.names import check_machine_name, shown
+from wire.names import check_machine_name
 
 NAMES_SHOWN = 3
 AT_ONCE = timedelta(0)
@@ -35,26 +35,6 @@ def machine_drain(
     )
     machine_changed(machine, actor, "drain", None, {"until": until.isoformat()})
     return until
-
-
-def pool_find(cluster: Cluster, slug: str, *, path: str) -> Pool:
-    """Raises Invalid, at `path`, for a pool that the cluster does not have."""
-    found = Pool.objects.select_related("cluster__organization").filter(cluster=cluster, slug=slug).first()
-    if found is None:
-        there = ", ".join(cluster.pools.order_by("slug").values_list("slug", flat=True))
-        message = f"There is no pool {shown(slug)} in {cluster.slug}; there is: {there or 'none yet'}."
-        raise Invalid("unknown_pool", message, errors=(FieldError(path, "unknown_pool", message),))
-    return found
-
-
-@transaction.atomic
-def machine_move(*, machine: Machine, pool: str, actor: Actor) -> None:
-    """Puts it into another pool of its cluster; what runs there goes on. Raises Invalid for an unknown pool."""
-    found = pool_find(machine.cluster, pool, path="spec.pool")
-    if found.id == machine.pool_id:
-        return
-    Machine.objects.filter(id=machine.id).update(pool=found)
-    machine_changed(machine, actor, "move", {"pool": machine.pool.slug}, {"pool": pool})
 
 
 @transaction.atomic
@@ -103,7 +83,7 @@ def machine_remove(*, machine: Machine, actor: Actor) -> None:
     machine.drives.all().delete()
     mesh_leave(machine)
     machine.gpus.update(present=False)  # what they were held by stays told
-    before = {"pool": machine.pool.slug, **({"drives": drives} if drives else {})}
+    before = {"pool": machine.pool and machine.pool.slug, **({"drives": drives} if drives else {})}
     machine_changed(machine, actor, "remove", before, None)
     Machine.objects.filter(id=machine.id).update(removed_at=timezone.now())
 

@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from common.errors import Conflict, FieldError, Forbidden, Invalid
+from common.errors import Conflict, FieldError, Forbidden, Invalid, NotFound
 from common.nudge import attempt, client, publish
 from common.secrets import NewSecret, secret_digest, secret_make
 from machines.models import JoinToken, Machine, MachineCredential, MachineLabel, Pool
@@ -55,6 +55,7 @@ def join_token_create(*, pool: Pool, by: str) -> NewSecret:
 @transaction.atomic
 def join_token_issue(*, pool: Pool, actor: Actor) -> tuple[JoinToken, NewSecret]:
     """A join token that `actor` asked for; its value is in the answer and nowhere else."""
+    pool_lock(pool.id)
     secret = join_token_create(pool=pool, by=actor.name)
     token = JoinToken.objects.get(digest=secret.digest)
     _join_audit(token, actor, "create")
@@ -141,6 +142,15 @@ def machines_lock(machine_ids: Iterable[int]) -> dict[int, Machine]:
     """The machines by id, locked in id order until the transaction ends."""
     locked = Machine.objects.select_for_update().filter(id__in=set(machine_ids)).order_by("id")
     return {machine.id: machine for machine in locked}
+
+
+def pool_lock(pool_id: int) -> None:
+    """Nobody removes or changes the pool until the transaction ends. Raises NotFound when it has gone.
+
+    Not FOR UPDATE, for which a transaction that puts a machine into it would have to be waited for.
+    """
+    if not Pool.objects.select_for_update(no_key=True).filter(id=pool_id).values_list("id"):
+        raise NotFound("This pool was removed.")
 
 
 def machines_revise(machine_ids: Iterable[int], *, placement_changed: bool) -> None:

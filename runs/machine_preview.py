@@ -5,7 +5,7 @@ is pure: the snapshot patched with them, the pass's own cycle on both, and the g
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -86,7 +86,14 @@ def machine_preview(machine: Machine, change: Callable[[], None], *, visible: Co
 
     `visible`: ids of the workspaces whose runs the reader may see.
     """
-    return _preview(machine.cluster, {machine.id: machine.name}, change, visible)
+    return machines_preview([machine], change, visible=visible)
+
+
+def machines_preview(
+    machines: Sequence[Machine], change: Callable[[], None], *, visible: Collection[int]
+) -> Preview:
+    """As `machine_preview`, of a write of these machines alone: at least one, all of one cluster."""
+    return _preview(machines[0].cluster, {each.id: each.name for each in machines}, change, visible)
 
 
 def fabric_preview(fabric: Fabric, change: Callable[[], None], *, visible: Collection[int]) -> Preview:

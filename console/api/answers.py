@@ -226,8 +226,19 @@ class ClusterAnswer(BaseModel):
     status: ClusterStatus
 
 
-class PoolStatus(BaseModel):
+class PoolShare(BaseModel):
+    gpu_cap: int | None
+    guaranteed_gpus: int
+
+
+class PoolSpec(BaseModel):
     title: str
+    workspaces: dict[str, PoolShare] | None = Field(
+        description="Those that may use it. Null for who may not change that."
+    )
+
+
+class PoolStatus(BaseModel):
     machines: int
     gpus_total: int
     gpus_free: int
@@ -235,6 +246,7 @@ class PoolStatus(BaseModel):
 
 class PoolAnswer(BaseModel):
     metadata: NamedMetadata
+    spec: PoolSpec
     status: PoolStatus
 
 

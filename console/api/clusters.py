@@ -1,4 +1,4 @@
-"""Clusters, their pools, join tokens, and the organization's audit log."""
+"""Clusters, join tokens, and the organization's audit log."""
 
 from typing import Any
 
@@ -8,24 +8,16 @@ from rest_framework.response import Response
 
 from common.errors import NotFound
 from console.api import schema
-from console.api.answers import (
-    AuditAnswer,
-    ClusterAnswer,
-    JoinTokenAnswer,
-    NewJoinToken,
-    PoolAnswer,
-)
+from console.api.answers import AuditAnswer, ClusterAnswer, JoinTokenAnswer, NewJoinToken
 from console.api.base import ClusterView, OrganizationView
 from console.api.bodies import body_of
 from console.api.pages import PAGE_PARAMETERS, list_answer, page_of
 from console.api.parameters import check_known
 from console.api.requests import JoinTokenOrder
 from console.joining import join_command
-from machines.models import Cluster, Gpu, JoinToken, Pool
-from machines.operations import pool_find
+from machines.models import Cluster, JoinToken
+from machines.pools import pool_find
 from machines.services import join_token_issue, join_token_revoke
-from machines.states import Health
-from runs.models import Allocation
 from tenancy.models import AuditEvent
 from tenancy.roles import Permission
 
@@ -52,39 +44,6 @@ class Clusters(OrganizationView):
             }
             for cluster in clusters
         )
-
-
-class Pools(ClusterView):
-    @schema.operation("pools_list", {200: schema.list_of(PoolAnswer)})
-    def get(self, request: Request, **_: str) -> Response:
-        """The cluster's pools by name, all on one page."""
-        cluster = self.cluster(request, Permission.READ_MACHINES)
-        check_known(request)
-        machines = Count("machines", filter=Q(machines__removed_at=None))
-        pools = Pool.objects.filter(cluster=cluster).annotate(count=machines).order_by("slug")
-        present = Gpu.objects.filter(machine__cluster=cluster, machine__removed_at=None, present=True)
-        total, free = _by_pool(present), _by_pool(present.exclude(_unfree()))
-        return list_answer(
-            {
-                "metadata": {"name": pool.slug},
-                "status": {
-                    "title": pool.name,
-                    "machines": pool.count,
-                    "gpus_total": total.get(pool.id, 0),
-                    "gpus_free": free.get(pool.id, 0),
-                },
-            }
-            for pool in pools
-        )
-
-
-def _by_pool(gpus: Any) -> dict[int, int]:
-    return dict(gpus.values_list("machine__pool").annotate(Count("id")))
-
-
-def _unfree() -> Q:
-    held = Allocation.objects.filter(released_at=None, gpu__isnull=False).values("gpu")
-    return Q(id__in=held) | Q(health=Health.FAULTY)
 
 
 def join_token_present(token: JoinToken) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def _holders(machines: list[Machine]) -> Holders:
 def _machine(machine: Machine, status: JSON) -> JSON:
     return {
         "metadata": {"name": machine.name, "labels": _labels(machine.labels.all())},
-        "spec": {"pool": machine.pool.slug},
+        "spec": {"pool": machine.pool and machine.pool.slug},
         "status": status,
     }
 

@@ -9,6 +9,7 @@ from console.pages.machine_facts import machines_for_display, places_of
 from console.templatetags.astraeus import lower_first
 from machines import operations, services
 from machines.models import Machine
+from machines.pools import machines_move
 from placement.phrases import and_list, plural
 from runs.machine_preview import Preview, machine_preview
 from tenancy.access import Actor, workspaces_of
@@ -25,7 +26,7 @@ def machine_change(machine: Machine, change: MachineChange, actor: Actor) -> Non
         else:
             services.machine_label_set(machine=machine, key=key, value=value, actor=actor)
     if change.spec.pool is not None:
-        operations.machine_move(machine=machine, pool=change.spec.pool, actor=actor)
+        machines_move(machines=[machine], pool=change.spec.pool, actor=actor)
     if change.metadata.name is not None:
         operations.machine_rename(machine=machine, name=change.metadata.name, actor=actor)
 
@@ -55,7 +56,7 @@ def foresight_of(preview: Preview, facts: str) -> dict[str, Any]:
 def _facts(was: Machine, now: Machine) -> str:
     """Where the machine would be, as far as that is different."""
     parts = [f"named {now.name}"] if now.name != was.name else []
-    if now.pool_id != was.pool_id:
+    if now.pool and was.pool and now.pool_id != was.pool_id:
         parts.append(f"in the pool {now.pool.slug} instead of {was.pool.slug}")
     before, after = places_of(was), places_of(now)
     for slug, place_ in after.items():

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from console.api.bodies import Body
 from machines.overrides import LONGEST
+from machines.pools import LONGEST_NAME, LONGEST_TITLE, MOST_GPUS
 from runs.explaining.moments import moment_read
 from wire.names import MAX_LABELS, check_label_value, check_line, has_control_characters
 from wire.spec.base import LabelKey, LabelValue, MachineName, Slug, checked
@@ -33,6 +34,8 @@ def _moment(value: Any) -> datetime:
 
 
 FabricName = Annotated[str, Field(min_length=1), checked("label_value", check_label_value)]
+PoolName = Annotated[Slug, Field(max_length=LONGEST_NAME)]
+PoolTitle = Annotated[str, Field(min_length=1, max_length=LONGEST_TITLE), checked("bad_text", check_line)]
 Reason = Annotated[str, Field(max_length=200), checked("bad_text", _plain)]
 Title = Annotated[str, Field(min_length=1, max_length=60), checked("bad_text", check_line)]
 UserName = Annotated[str, Field(min_length=1, max_length=254), checked("bad_text", check_line)]
@@ -118,6 +121,52 @@ class FabricChange(Body):
 
     metadata: FabricMetadataChange = Field(default_factory=FabricMetadataChange)
     spec: FabricSpecChange = Field(default_factory=FabricSpecChange)
+
+
+class PoolShare(Body):
+    """What a workspace may use of a pool."""
+
+    gpu_cap: int | None = Field(
+        default=None, ge=0, le=MOST_GPUS, description="GPUs at most; null: no limit but the pool's size."
+    )
+    guaranteed_gpus: int = Field(
+        default=0, ge=0, le=MOST_GPUS, description="So many are lent to others' preemptible runs only."
+    )
+
+
+PoolShares = Annotated[dict[Slug, PoolShare], Field(description="Workspaces that may use it.")]
+
+
+class PoolMetadata(Body):
+    name: PoolName = Field(description="What runs call it in `node_selection`.")
+
+
+class PoolSpecOrder(Body):
+    title: PoolTitle | None = Field(
+        default=None, description="What people read; the name where it is left out."
+    )
+    workspaces: PoolShares = Field(default_factory=dict)
+
+
+class PoolOrder(Body):
+    metadata: PoolMetadata
+    spec: PoolSpecOrder = Field(default_factory=PoolSpecOrder)
+
+
+class PoolMetadataChange(Body):
+    name: PoolName | None = Field(default=None, description="Another name, while no run names it.")
+
+
+class PoolSpecChange(Body):
+    title: PoolTitle | None = None
+    workspaces: PoolShares | None = None
+
+
+class PoolChange(Body):
+    """What is left out stays; `workspaces` is replaced as a whole."""
+
+    metadata: PoolMetadataChange = Field(default_factory=PoolMetadataChange)
+    spec: PoolSpecChange = Field(default_factory=PoolSpecChange)
 
 
 class JoinTokenOrder(Body):

@@ -9,6 +9,7 @@ from console.api import (
     fabrics,
     machines,
     members,
+    pools,
     runs,
     secrets,
     tokens,
@@ -46,7 +47,8 @@ urlpatterns = [
     path(f"{WORKSPACE}/drives", drives.WorkspaceDrives.as_view()),
     # Machines.
     path(f"{ORGANIZATION}/clusters", clusters.Clusters.as_view()),
-    path(f"{CLUSTER}/pools", clusters.Pools.as_view()),
+    path(f"{CLUSTER}/pools", pools.Pools.as_view()),
+    path(f"{CLUSTER}/pools/<str:pool>", pools.OnePool.as_view()),
     path(f"{CLUSTER}/fabrics", fabrics.Fabrics.as_view()),
     path(f"{CLUSTER}/fabrics/<str:fabric>", fabrics.OneFabric.as_view()),
     path(f"{CLUSTER}/join-tokens", clusters.JoinTokens.as_view()),

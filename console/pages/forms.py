@@ -19,6 +19,8 @@ class Field:
     """Of a `select`: value and words."""
     value: str = ""
     problem: str = ""
+    group: str = ""
+    """What it and those beside it with the same word are about: they stand in one line, named by it."""
 
 
 @dataclass(frozen=True, slots=True)

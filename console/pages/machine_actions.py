@@ -16,12 +16,15 @@ from django.views.decorators.http import require_http_methods
 from common.errors import Conflict, Invalid
 from console.numbers import number_read
 from console.pages import machine_facts as facts
-from console.pages.errors import page
+from console.pages.errors import is_fragment, page
+from console.pages.machine_labels import saying
 from console.pages.machine_page import machine_address
 from console.pages.scope import Scope, cluster_scope
 from machines import operations, services
 from machines.models import Machine, Pool
+from machines.pools import machines_move
 from runs.explaining.moments import moment_words
+from runs.machine_preview import Preview, machine_preview
 from tenancy.roles import Permission
 
 DRAIN_TIMES = (
@@ -36,15 +39,25 @@ DRAIN_TIMES = (
 """How long what runs on a machine may go on, in seconds and in words."""
 DRAIN_USUAL = 60 * 60
 
+
+class Affects(Exception):
+    """It would affect runs in a way that the person who asks for it has not been shown."""
+
+    def __init__(self, mark: str, preview: Preview) -> None:
+        super().__init__(mark)
+        self.mark = mark
+        self.preview = preview
+
+
 Action = Callable[[HttpRequest, Scope, Machine], str]
-"""Does it and returns what is said then; raises Invalid or Conflict for what the question shows again."""
+"""Does it and returns what is said then; raises Invalid, Conflict or Affects for what the question shows again."""
+Shows = Callable[[HttpRequest, Scope, Machine], dict[str, Any]]
+"""What the question shows beside the machine."""
 View = Callable[Concatenate[HttpRequest, ...], HttpResponse]
 
 
-def action(
-    name: str, *, shows: Callable[[Scope, Machine], dict[str, Any]] | None = None
-) -> Callable[[Action], View]:
-    """A view that asks on GET and does it on POST. `shows`: what the question shows beside the machine."""
+def action(name: str, *, shows: Shows | None = None) -> Callable[[Action], View]:
+    """A view that asks on GET and does it on POST. Fragments are the question's preview."""
 
     def decorate(act: Action) -> View:
         @page
@@ -60,11 +73,21 @@ def action(
                 except (Invalid, Conflict) as error:
                     told = {"problem": error.message, "status": error.status}
                     told["wrong"] = error.errors[0].path if error.errors else ""
+                except Affects as unseen:
+                    told = {"preview": unseen.preview, "mark": unseen.mark}
                 else:
                     return _back(scope, found)
-            extra = shows(scope, found) if shows else {}
-            context = {"scope": scope, "section": "machines", "machine": found, "action": name}
+            extra = shows(request, scope, found) if shows else {}
+            context: dict[str, Any] = {
+                "scope": scope,
+                "section": "machines",
+                "machine": found,
+                "action": name,
+            }
             context |= {"back": machine_address(found), "typed": request.POST, **extra, **told}
+            if is_fragment(request):
+                preview = render(request, "machines/confirm.html#preview", context)
+                return saying(preview, context["preview"].said) if "preview" in context else preview
             return render(request, "machines/confirm.html", context, status=told.get("status", 200))
 
         return view
@@ -92,7 +115,7 @@ def machine_uncordon(request: HttpRequest, scope: Scope, machine: Machine) -> st
     return f"{machine.name} takes work again."
 
 
-def _drain_shows(scope: Scope, machine: Machine) -> dict[str, Any]:
+def _drain_shows(_: HttpRequest, scope: Scope, machine: Machine) -> dict[str, Any]:
     return {
         "runs": facts.runs_here(machine, scope),
         "times": DRAIN_TIMES,
@@ -113,14 +136,36 @@ def machine_drain(request: HttpRequest, scope: Scope, machine: Machine) -> str:
     return f"{machine.name} drains: it takes no new work, and {when} goes back to the queue."
 
 
-def _pools(_: Scope, machine: Machine) -> dict[str, Any]:
-    return {"pools": list(Pool.objects.filter(cluster=machine.cluster_id).order_by("slug"))}
+def _move_shows(request: HttpRequest, scope: Scope, machine: Machine) -> dict[str, Any]:
+    """The pools; with `?pool=` what moving it there would do."""
+    pool = request.GET.get("pool", "")
+    now = machine.pool.slug if machine.pool else ""
+    shown: dict[str, Any] = {"chosen": request.POST.get("pool") or pool or now}
+    shown["pools"] = (
+        Pool.objects.filter(cluster=machine.cluster_id).order_by("slug").values_list("slug", flat=True)
+    )
+    if pool:
+        try:
+            shown |= {"mark": pool, "preview": _move_preview(scope, machine, pool)}
+        except Invalid as error:
+            shown["problem"] = error.message
+    return shown
 
 
-@action("move", shows=_pools)
+def _move_preview(scope: Scope, machine: Machine, pool: str) -> Preview:
+    return machine_preview(
+        machine,
+        lambda: machines_move(machines=[machine], pool=pool, actor=scope.actor),
+        visible={each.id for each in scope.workspaces},
+    )
+
+
+@action("move", shows=_move_shows)
 def machine_move(request: HttpRequest, scope: Scope, machine: Machine) -> str:
     pool = request.POST.get("pool", "")
-    operations.machine_move(machine=machine, pool=pool, actor=scope.actor)
+    if request.POST.get("seen") != pool and (preview := _move_preview(scope, machine, pool)).affects:
+        raise Affects(pool, preview)
+    machines_move(machines=[machine], pool=pool, actor=scope.actor)
     return f"{machine.name} is in pool {pool}."
 
 

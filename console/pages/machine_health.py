@@ -47,7 +47,7 @@ def subjects_of(machine: Machine) -> list[tuple[str, str]]:
     return [(overrides.MACHINE, f"the whole machine ({machine.health})"), *gpus, *ports]
 
 
-def _shows(_: Scope, machine: Machine) -> dict[str, Any]:
+def _shows(_: HttpRequest, __: Scope, machine: Machine) -> dict[str, Any]:
     shown: dict[str, Any] = {"subjects": subjects_of(machine), "healths": Health.values}
     return {**shown, "lasts": LASTS, "usual": LASTS_USUAL}
 

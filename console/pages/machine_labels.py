@@ -111,7 +111,7 @@ def _previewed(request: HttpRequest, edit: Edit) -> HttpResponse:
     except Invalid as error:
         return render(request, "machines/machine.html#preview", {**_form(edit), "problem": error.message})
     response = render(request, "machines/machine.html#preview", {**_form(edit), "preview": preview})
-    return _saying(response, preview.said)
+    return saying(response, preview.said)
 
 
 def _form(edit: Edit) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _asked(request: HttpRequest, edit: Edit, told: dict[str, Any], *, status: in
         response = render(
             request, "machines/machine.html#place", shown, status=422 if "problem" in told else 200
         )
-        return _saying(response, told["preview"].said) if "preview" in told else response
+        return saying(response, told["preview"].said) if "preview" in told else response
     page_ = {**machine_context(edit.scope, edit.machine), **context, "edit": edit.slug or "label"}
     return render(request, "machines/machine.html", page_, status=status)
 
@@ -146,12 +146,13 @@ def _saved(request: HttpRequest, edit: Edit) -> HttpResponse:
     if is_fragment(request) and edit.slug in facts.PLACES:
         context = {"scope": edit.scope, "machine": found, "editing": False, "focus": True}
         context["place"] = facts.places_of(found)[edit.slug]
-        return _saying(render(request, "machines/machine.html#place", context), said)
+        return saying(render(request, "machines/machine.html#place", context), said)
     messages.success(request, said)
     return redirect(machine_address(found))
 
 
-def _saying(response: HttpResponse, text: str) -> HttpResponse:
+def saying(response: HttpResponse, text: str) -> HttpResponse:
+    """What a fragment has a screen reader say."""
     response.headers["HX-Trigger"] = json.dumps({"astraeus:say": text})
     return response
 

@@ -15,6 +15,7 @@ from console.pages import (
     machine_list,
     machine_map,
     machine_page,
+    pools,
     queue,
     run_list,
     run_log,
@@ -35,6 +36,7 @@ MACHINES = "o/<slug:organization>/clusters/<slug:cluster>/machines"
 MACHINE = f"{MACHINES}/<str:machine>"
 SETTINGS = f"{WORKSPACE}/settings"
 FABRICS = "o/<slug:organization>/clusters/<slug:cluster>/fabrics"
+POOLS = "o/<slug:organization>/clusters/<slug:cluster>/pools"
 DRIVES = "o/<slug:organization>/clusters/<slug:cluster>/drives"
 
 urlpatterns = [
@@ -74,13 +76,16 @@ urlpatterns = [
     path(f"{SETTINGS}/members/<str:user>", workspace_people.member_page, name="member"),
     path(f"{SETTINGS}/tokens", workspace_people.token_add, name="token_add"),
     path(f"{SETTINGS}/tokens/<int:token>/revoke", workspace_people.token_revoke, name="token_revoke"),
-    # Machines and drives.
+    # Machines, fabrics, pools and drives.
     path(MACHINES, machine_list.machine_list, name="machines"),
     path(f"{MACHINES}/map", machine_map.machine_map, name="machine_map"),
     path(f"{MACHINES}/add", machine_add.machine_add, name="machine_add"),
     path(FABRICS, fabrics.fabric_list, name="fabrics"),
     path(f"{FABRICS}/<str:fabric>/rename", fabrics.fabric_rename, name="fabric_rename"),
     path(f"{FABRICS}/<str:fabric>/use", fabrics.fabric_use, name="fabric_use"),
+    path(POOLS, pools.pools_page, name="pools"),
+    path(f"{POOLS}/<str:pool>", pools.pool_page, name="pool"),
+    path(f"{POOLS}/<str:pool>/machines", pools.pool_machines, name="pool_machines"),
     path(DRIVES, drives.drives_page, name="drives"),
     path(f"{DRIVES}/<str:drive>", drives.drive_page, name="drive"),
     path(MACHINE, machine_page.machine_page, name="machine"),

@@ -85,7 +85,8 @@ class MachineManager(models.Manager["Machine"]):
 
 class Machine(models.Model):
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="machines")
-    pool = models.ForeignKey(Pool, models.PROTECT, related_name="machines")
+    pool = models.ForeignKey(Pool, models.SET_NULL, null=True, related_name="machines")
+    """None: of a removed machine, whose pool was removed, too."""
     name = models.CharField(max_length=63)
     version = models.BigIntegerField(default=0)
     """Rises with every change that placement can see; an apply that read an older one does nothing."""
@@ -156,6 +157,9 @@ class Machine(models.Model):
         constraints = (
             models.UniqueConstraint(
                 "cluster", "name", name="machine_name_unique", condition=Q(removed_at=None)
+            ),
+            models.CheckConstraint(
+                condition=Q(pool__isnull=False) | Q(removed_at__isnull=False), name="machine_has_a_pool"
             ),
             models.CheckConstraint(condition=Q(health__in=Health.values), name="machine_health_known"),
             models.UniqueConstraint(

@@ -35,6 +35,7 @@
       return;
     }
     dialog.replaceChildren(form);
+    htmx.process(form);
     link.closest("details.menu")?.removeAttribute("open");
     dialog.showModal();
     form.querySelector("[data-focus]")?.focus();

@@ -156,7 +156,8 @@ def test_pools_and_fabrics(house, running, owner):
     [pool] = owner.get(f"{CLUSTER}/pools").json()["items"]
     assert pool == {
         "metadata": {"name": "h100"},
-        "status": {"title": "H100", "machines": 3, "gpus_total": 24, "gpus_free": 7},
+        "spec": {"title": "H100", "workspaces": {"vision": {"gpu_cap": None, "guaranteed_gpus": 0}}},
+        "status": {"machines": 3, "gpus_total": 24, "gpus_free": 7},
     }
     [fabric] = owner.get(f"{CLUSTER}/fabrics").json()["items"]
     assert (fabric["metadata"]["name"], fabric["status"]["machines"], fabric["status"]["ports"]) == (
@@ -356,3 +357,43 @@ def test_join_tokens(house, owner):
 def test_a_join_token_for_a_pool_that_is_not_there(house, owner):
     answer = send(owner, "POST", f"{CLUSTER}/join-tokens", {"pool": "x"})
     assert [error["path"] for error in answer.json()["errors"]] == ["pool"]
+
+
+# --- Pools -------------------------------------------------------------------------------------------
+
+
+def test_a_pool_from_its_making_to_its_end(house, machines, owner, api):
+    share = {"gpu_cap": 16, "guaranteed_gpus": 8}
+    order = {"metadata": {"name": "fast"}, "spec": {"workspaces": {"vision": share}}}
+    answer = send(owner, "POST", f"{CLUSTER}/pools", order)
+    assert (answer.status_code, answer.json()) == (
+        201,
+        {
+            "metadata": {"name": "fast"},
+            "spec": {"title": "fast", "workspaces": {"vision": share}},
+            "status": {"machines": 0, "gpus_total": 0, "gpus_free": 0},
+        },
+    )
+    change = {"metadata": {"name": "slow"}, "spec": {"title": "Slow", "workspaces": {}}}
+    assert send(owner, "PATCH", f"{CLUSTER}/pools/fast", change).json()["spec"] == {
+        "title": "Slow",
+        "workspaces": {},
+    }
+    assert owner.get(f"{CLUSTER}/pools/fast").status_code == 404
+    assert api(house.vic).get(f"{CLUSTER}/pools/slow").json()["spec"] == {"title": "Slow", "workspaces": None}
+
+    assert send(owner, "PATCH", f"{MACHINES}/gpu-01", {"spec": {"pool": "slow"}}).status_code == 200
+    refused = send(owner, "DELETE", f"{CLUSTER}/pools/slow")
+    assert (refused.status_code, refused.json()["code"]) == (409, "in_use")
+    assert "while machines are in it: gpu-01." in refused.json()["detail"]
+    send(owner, "PATCH", f"{MACHINES}/gpu-01", {"spec": {"pool": "h100"}})
+    assert send(owner, "DELETE", f"{CLUSTER}/pools/slow").status_code == 204
+
+
+def test_what_is_wrong_with_a_pool_is_told_at_its_place(house, owner):
+    share = {"gpu_cap": 8, "guaranteed_gpus": 16}
+    order = {"metadata": {"name": "h100"}, "spec": {"workspaces": {"vision": share}}}
+    answer = send(owner, "POST", f"{CLUSTER}/pools", order)
+    assert [error["path"] for error in answer.json()["errors"]] == ["spec.workspaces.vision.guaranteed_gpus"]
+    answer = send(owner, "POST", f"{CLUSTER}/pools", {"metadata": {"name": "h100"}})
+    assert (answer.status_code, answer.json()["code"]) == (409, "name_taken")

@@ -115,7 +115,7 @@ def test_answers_have_the_shapes_promised(running, house, api):
     client, known = api(house.ana), {"organization": "acme", "workspace": "vision", "cluster": "main"}
     known |= {"run": "ddp-resnet50", "worker": "ddp-resnet50-0", "machine": "gpu-01", "user": "bea"}
     factories.stores_make(house)
-    known |= {"secret": "hf", "credential": "ngc", "drive": "imagenet", "fabric": "ib-a"}
+    known |= {"secret": "hf", "credential": "ngc", "drive": "imagenet", "fabric": "ib-a", "pool": "h100"}
     checked = 0
     for method, path in operations():
         if method != "GET" or "{token}" in path or path == LOGS[1]:

@@ -15,6 +15,7 @@ S = f"{W}/settings"
 D = "/o/acme/clusters/main/drives"
 F = "/o/acme/clusters/main/fabrics"
 M = "/o/acme/clusters/main/machines"
+P = "/o/acme/clusters/main/pools"
 
 READ, WRITE, MANAGE, LOOK, OPERATE, OWN = "read", "write", "manage", "look", "operate", "own"
 ALLOWED = {
@@ -54,6 +55,9 @@ TABLE = {
     "fabrics": (F, LOOK),
     "fabric_rename": (f"{F}/ib-a/rename", OPERATE),
     "fabric_use": (f"{F}/ib-a/use", OPERATE),
+    "pools": (P, LOOK),
+    "pool": (f"{P}/h100", OPERATE),
+    "pool_machines": (f"{P}/h100/machines", OPERATE),
     "drives": (D, OWN),
     "drive": (f"{D}/imagenet", OWN),
     "machines": (M, LOOK),
@@ -83,7 +87,10 @@ FOR_ANYONE = {
     "account_change_password",
     "account_inactive",
 }
-ONLY_POST = {"machine_label", "machine_health_end", "secret_add", "credential_add", "member_add", "token_add"}
+ONLY_POST = {
+    *("machine_label", "machine_health_end", "pool_machines"),
+    *("secret_add", "credential_add", "member_add", "token_add"),
+}
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from common.errors import Invalid
 from machines.models import MachineLabel
-from machines.operations import machine_move
+from machines.pools import machines_move
 from machines.services import machine_cordon, machine_label_set, machine_label_unset
 from machines.states import FABRIC_LABEL, RACK_LABEL
 from runs.machine_preview import RUNS_TRIED, Preview, machine_preview
@@ -129,7 +129,7 @@ def test_any_change_of_a_machine_is_tried(house):
     cordoned = previewed(house, machine, lambda: machine_cordon(machine=machine, actor=actor))
     assert [one.name for one in cordoned.waits] == ["tune-9"]
     house.cluster.pools.create(slug="closed", name="Closed")
-    moved = previewed(house, machine, lambda: machine_move(machine=machine, pool="closed", actor=actor))
+    moved = previewed(house, machine, lambda: machines_move(machines=[machine], pool="closed", actor=actor))
     assert [one.name for one in moved.waits] == ["tune-9"]
 
 
