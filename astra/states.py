@@ -20,6 +20,7 @@ WORKER_ENDED = frozenset({"Succeeded", "Failed", "Stopped", "Lost"})
 class MachineState(StrEnum):
     QUARANTINED = "Quarantined"
     UNREACHABLE = "Unreachable"
+    CONTESTED = "Contested"
     DRAINING = "Draining"
     CORDONED = "Cordoned"
     READY = "Ready"

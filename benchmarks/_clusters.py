@@ -109,6 +109,7 @@ def _machine(home: _Home, facts: MachineFacts) -> dict[str, Any]:
         "last_seen_at": home.now,
         "unreachable_at": home.now if state & MachineState.UNREACHABLE else None,
         "quarantined_at": home.now if state & MachineState.QUARANTINED else None,
+        "two_agents_at": home.now if state & MachineState.CONTESTED else None,
         "cordoned_at": home.now if state & MachineState.CORDONED else None,
         "draining_at": home.now if state & MachineState.DRAINING else None,
     }

@@ -18,7 +18,7 @@ from machines.signals import cluster_changed
 from wire.agent_messages import Observed, SyncRequest
 
 TWO_AGENTS_HOLD = timedelta(seconds=60)
-"""How long a machine gets no starts after two living agents were seen on its credential."""
+"""How long a machine gets no work and no starts after two living agents were last seen on its credential."""
 
 RIVALS = (
     "Two agents use the credential of this machine, so nothing is started on it. Was its disk copied to another "
@@ -80,7 +80,7 @@ def sync_receive(machine_id: int, request: SyncRequest) -> Received:
     if _overtaken(machine, request):
         rival = request.instance == machine.previous_instance
         if rival:
-            Machine.objects.filter(id=machine_id).update(two_agents_at=timezone.now())
+            _contest(machine)
         return Received(machine.desired_revision, machine.observed_digest, False, False, rival)
     digest = machine.observed_digest
     if request.observed is not None and request.digest != digest:
@@ -146,15 +146,27 @@ def machine_back(machine: Machine) -> None:
     cluster_changed.send(sender=Machine, cluster_id=machine.cluster_id)
 
 
+def _contest(machine: Machine) -> None:
+    """Two agents were heard. From the first such message on nothing is placed there; the others make it last."""
+    now = timezone.now()
+    begun = Machine.objects.filter(id=machine.id, two_agents_at=None)
+    if begun.update(two_agents_at=now, version=F("version") + 1):
+        cluster_changed.send(sender=Machine, cluster_id=machine.cluster_id)
+    else:
+        Machine.objects.filter(id=machine.id).update(two_agents_at=now)
+
+
 def two_agents_forget() -> None:
-    """Machines with a single agent again get what was withheld."""
+    """Machines of which a single agent was heard for a while get what was withheld, and take new work again."""
     over = Machine.objects.filter(two_agents_at__lte=timezone.now() - TWO_AGENTS_HOLD)
-    for machine_id in over.values_list("id", flat=True):
+    for machine_id, cluster_id in over.values_list("id", "cluster_id"):
         with transaction.atomic():
-            machines_revise([machine_id], placement_changed=False)
-            Machine.objects.filter(id=machine_id).update(two_agents_at=None)
+            # Not when the second one has been heard again meanwhile.
+            if over.filter(id=machine_id).update(two_agents_at=None):
+                machines_revise([machine_id], placement_changed=True)
+                cluster_changed.send(sender=Machine, cluster_id=cluster_id)
 
 
 def starts_withheld(machine: Machine) -> bool:
     """Whether two agents fight over this machine: then nothing is started on it."""
-    return machine.two_agents_at is not None and timezone.now() - machine.two_agents_at < TWO_AGENTS_HOLD
+    return machine.two_agents_at is not None

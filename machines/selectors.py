@@ -7,12 +7,14 @@ from machines.models import Cluster, Gpu, Machine, MachineLabel, RdmaPort
 from machines.states import FABRIC_LABEL, LinkLayer, MachineState
 
 _LOST = Q(unreachable_at__isnull=False) | Q(last_seen_at=None)
+_HEARD = Q(quarantined_at=None, two_agents_at=None) & ~_LOST
 STATES: dict[MachineState, Q] = {
     MachineState.QUARANTINED: Q(quarantined_at__isnull=False),
     MachineState.UNREACHABLE: Q(quarantined_at=None) & _LOST,
-    MachineState.DRAINING: Q(quarantined_at=None, draining_at__isnull=False) & ~_LOST,
-    MachineState.CORDONED: Q(quarantined_at=None, draining_at=None, cordoned_at__isnull=False) & ~_LOST,
-    MachineState.READY: Q(quarantined_at=None, draining_at=None, cordoned_at=None) & ~_LOST,
+    MachineState.CONTESTED: Q(quarantined_at=None, two_agents_at__isnull=False) & ~_LOST,
+    MachineState.DRAINING: _HEARD & Q(draining_at__isnull=False),
+    MachineState.CORDONED: _HEARD & Q(draining_at=None, cordoned_at__isnull=False),
+    MachineState.READY: _HEARD & Q(draining_at=None, cordoned_at=None),
 }
 """Each state of `Machine.state` as a condition of the database."""
 

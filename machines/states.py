@@ -10,6 +10,8 @@ class MachineState(models.TextChoices):
 
     QUARANTINED = "quarantined", "Quarantined"
     UNREACHABLE = "unreachable", "Unreachable"
+    CONTESTED = "contested", "Contested"
+    """Two agents use its credential."""
     DRAINING = "draining", "Draining"
     CORDONED = "cordoned", "Cordoned"
     READY = "ready", "Ready"
@@ -50,6 +52,7 @@ LOOKS: dict[str, Look] = {
     MachineState.READY: Look("good", "box-tick"),
     MachineState.CORDONED: Look("off", "box-bar"),
     MachineState.DRAINING: Look("leave", "box-out"),
+    MachineState.CONTESTED: Look("bad", "box-two"),
     MachineState.UNREACHABLE: Look("bad", "box-wave"),
     MachineState.QUARANTINED: Look("bad", "never"),
     Health.HEALTHY: Look("good", "plain"),

@@ -8,7 +8,7 @@ import numpy.typing as npt
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
-Bits = npt.NDArray[np.uint32]
+Bits = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 

@@ -205,7 +205,7 @@ def _memory(case: _Case) -> _Variants:
 def _offers(refusal: Refusal, rule: Rule, free: np.ndarray) -> Iterable[int]:
     """What machines refused by this rule alone or by none have of it, largest first, from where there are enough."""
     bits = refusal.outcome.bits
-    amounts = np.sort(free[(bits & ~np.uint32(rule.bit)) == 0])[::-1]
+    amounts = np.sort(free[(bits & ~np.uint64(rule.bit)) == 0])[::-1]
     if not (bits == rule.bit).any():
         return ()
     enough = amounts[refusal.shape.machines - 1 :]

@@ -17,6 +17,8 @@ class MachineState(IntFlag):
     UNREACHABLE = 8
     STALE_AGENT = 16
     QUARANTINED = 32
+    CONTESTED = 64
+    """Two agents use its credential."""
 
 
 @dataclass(frozen=True, slots=True)

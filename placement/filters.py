@@ -349,6 +349,7 @@ RULES: Mapping[Rule, _Fixed | _State | _Live] = {
     Rule.PORT_SLOW: _Fixed(port_slow, _ports),
     Rule.QUARANTINED: _State(_in_state(MachineState.QUARANTINED)),
     Rule.UNREACHABLE: _State(_in_state(MachineState.UNREACHABLE)),
+    Rule.CONTESTED: _State(_in_state(MachineState.CONTESTED)),
     Rule.NOT_READY: _State(not_ready),
     Rule.GPUS_FAULTY: _Live(gpus_faulty, _with_gpus),
     Rule.POOL_CAP: _Fixed(pool_cap, lambda trial: trial.ask.request.over_cap or None),

@@ -38,18 +38,19 @@ class Rule(IntEnum):
     PORT_SLOW = 17
     QUARANTINED = 18
     UNREACHABLE = 19
-    NOT_READY = 20
-    GPUS_FAULTY = 21
-    POOL_CAP = 22
-    POOL_GUARANTEED = 23
-    RESERVED = 24
-    MEMORY_SHORT = 25
-    CPU_SHORT = 26
-    GPUS_BUSY = 27
-    GPUS_SUSPECT = 28
-    STALE_AGENT = 29
-    DRAINING = 30
-    CORDONED = 31
+    CONTESTED = 20
+    NOT_READY = 21
+    GPUS_FAULTY = 22
+    POOL_CAP = 23
+    POOL_GUARANTEED = 24
+    RESERVED = 25
+    MEMORY_SHORT = 26
+    CPU_SHORT = 27
+    GPUS_BUSY = 28
+    GPUS_SUSPECT = 29
+    STALE_AGENT = 30
+    DRAINING = 31
+    CORDONED = 32
 
     @property
     def code(self) -> str:
@@ -121,9 +122,9 @@ class MachineOutcome:
     @cached_property
     def bits(self) -> Bits:
         """(machines,): one bit per failed rule, see `Rule.bit`; 0 where the machine could take a worker."""
-        bits = np.zeros(self.usable.size, dtype=np.uint32)
+        bits = np.zeros(self.usable.size, dtype=np.uint64)
         for rule, refused in self.refused.items():
-            bits |= refused * np.uint32(rule.bit)
+            bits |= refused * np.uint64(rule.bit)
         return bits
 
     def rules_failed(self, machine: int) -> tuple[Rule, ...]:

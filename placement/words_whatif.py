@@ -215,6 +215,7 @@ _CHANGES: Mapping[str, Callable[[Data], str]] = {
     "set_nvlink_domain": _label("NVLink domain", "in it"),
     "raise_cap": lambda n: f"Raise this workspace's cap in {_pools(n['pools'])}",
     "end_quarantine": lambda n: f"End the quarantine of {_machines(n)}",
+    "stop_copy": lambda n: f"Stop the second agent of {_machines(n)}",
     "update_agent": _agents,
     "bring_back": lambda n: f"Bring {_machines(n)} back",
     "clear_suspect": _suspects,

@@ -9,7 +9,7 @@ from django.utils import timezone
 from console.pages.machine_facts import gpus_present, places_of
 from console.pages.words import gpus_free
 from console.versions import agent_is_old
-from machines.channel import RIVALS, starts_withheld
+from machines.channel import RIVALS
 from machines.models import Gpu, HealthOverride, Machine, MachineLabel, RdmaPort
 from machines.states import MachineState
 from runs.lemons import Counted, failures_counted, lemon_score
@@ -123,6 +123,12 @@ def _failure(counted: Counted, *, told: bool) -> JSON:
     }
 
 
+_REASONS = {
+    MachineState.QUARANTINED: "Its agent knows of orders that the console does not: quarantined until an owner decides",
+    MachineState.CONTESTED: RIVALS,
+}
+
+
 def machine_reason(machine: Machine) -> str:
     """What there is to say beside the machine's state; empty for one that takes work."""
     said = f": “{machine.cordon_reason}”" if machine.cordon_reason else ""
@@ -140,10 +146,8 @@ def machine_reason(machine: Machine) -> str:
             return "Its agent has not been heard yet"
         case MachineState.UNREACHABLE:
             return f"Not heard from; noticed at {machine.unreachable_at:%Y-%m-%d %H:%M} UTC"
-        case MachineState.QUARANTINED:
-            return "Its agent knows of orders that the console does not: quarantined until an owner decides"
         case _:
-            return RIVALS if starts_withheld(machine) else ""
+            return _REASONS.get(machine.state, "")
 
 
 def _gpu(gpu: Gpu, holders: Holders, visible: set[int]) -> JSON:

@@ -328,14 +328,20 @@ def state_words(machine: Machine) -> tuple[str, datetime | None, str]:
             return f"by {machine.cordoned_by}", machine.cordoned_at, reason
         case MachineState.DRAINING:
             return f"by {machine.cordoned_by}", machine.draining_at, f"{reason}{_drain_words(machine)}"
-        case MachineState.UNREACHABLE if machine.last_seen_at is None:
-            return "its agent has not been heard yet; joined", machine.created_at, ""
         case MachineState.UNREACHABLE:
-            return "not heard from; noticed", machine.unreachable_at, ""
+            return _unheard_words(machine)
         case MachineState.QUARANTINED:
             return "until an owner decides; since", machine.quarantined_at, ""
+        case MachineState.CONTESTED:
+            return "two agents use its credential; last heard", machine.two_agents_at, ""
         case _:
             return "takes work", None, ""
+
+
+def _unheard_words(machine: Machine) -> tuple[str, datetime | None, str]:
+    if machine.last_seen_at is None:
+        return "its agent has not been heard yet; joined", machine.created_at, ""
+    return "not heard from; noticed", machine.unreachable_at, ""
 
 
 def _drain_words(machine: Machine) -> str:

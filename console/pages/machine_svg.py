@@ -86,6 +86,11 @@ def _pattern(name: str, tile: Tile, grid: Grid) -> SafeString:
 _FRAMES: dict[str, Callable[[int], str]] = {
     "ready": lambda _: "",
     "cordoned": lambda bottom: f'<rect class="bar" x="1" y="{bottom}" width="23" height="2"/>',
+    # Two bars: two agents.
+    "contested": lambda bottom: (
+        f'<rect class="lost" x="1.500" y="{bottom}.500" width="10" height="1"/>'
+        f'<rect class="lost" x="13.500" y="{bottom}.500" width="10" height="1"/>'
+    ),
     "draining": lambda bottom: f'<path class="arrow" d="M1 {bottom + 1}h18m0-2l4 2l-4 2z"/>',
     "unreachable": lambda bottom: (
         f'<rect class="lost" x="1.500" y="1.500" width="22" height="{bottom - 3}"/>'
@@ -232,7 +237,7 @@ def legend_cell(kind: str) -> SafeString:
 
 def legend_frame(state: str) -> SafeString:
     """The mark of a state, as tiles with a single row of cells wear it."""
-    rows = 1 if state in {"ready", "cordoned", "draining"} else 2
+    rows = 1 if state in {"ready", "cordoned", "draining", "contested"} else 2
     cells = [_cell(index, FREE) for index in range(CELLS_A_ROW)] if rows == 1 else []
     return format_html(
         '<svg class="cells" width="26" height="15" aria-hidden="true" focusable="false">{}{}</svg>',

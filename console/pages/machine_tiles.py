@@ -26,6 +26,7 @@ for it."""
 STATES = (
     (Bits.QUARANTINED, "quarantined"),
     (Bits.UNREACHABLE, "unreachable"),
+    (Bits.CONTESTED, "contested"),
     (Bits.DRAINING, "draining"),
     (Bits.CORDONED, "cordoned"),
     (Bits.READY, "ready"),

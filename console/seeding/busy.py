@@ -54,7 +54,11 @@ def _occupy(zone: Zone, stands: Sequence[Stand], random: Random) -> Iterator[tup
     gang: list[Stand] = []
     size = random.choice(GANGS)
     for stand in stands:
-        if stand.machine.state in {MachineState.UNREACHABLE, MachineState.QUARANTINED}:
+        if stand.machine.state in {
+            MachineState.UNREACHABLE,
+            MachineState.QUARANTINED,
+            MachineState.CONTESTED,
+        }:
             continue
         drawn = random.random()
         if drawn < HELD_WHOLE and len(stand.sound) == GPUS:

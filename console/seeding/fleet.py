@@ -120,7 +120,7 @@ def _trouble(machine: Machine, number: int, random: Random, now: datetime) -> No
     elif _has("unreachable", number):
         machine.unreachable_at = since
     elif _has("quarantined", number):
-        machine.quarantined_at = machine.two_agents_at = since
+        machine.quarantined_at = since
 
 
 def _gpu(stand: Stand, number: int, index: int, random: Random) -> Gpu:

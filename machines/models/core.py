@@ -135,7 +135,7 @@ class Machine(models.Model):
     desired_revision = models.BigIntegerField(default=1)
     applied_revision = models.BigIntegerField(default=0)
     two_agents_at = models.DateTimeField(null=True)
-    """When two living agents were last seen on this machine's credential: it gets no starts for a while."""
+    """When two living agents were last seen on its credential: until that is over nothing is placed or started."""
 
     # What people and the sweeps said.
     last_seen_at = models.DateTimeField(null=True)
@@ -182,6 +182,8 @@ class Machine(models.Model):
             return MachineState.QUARANTINED
         if self.unreachable_at or self.last_seen_at is None:
             return MachineState.UNREACHABLE
+        if self.two_agents_at:
+            return MachineState.CONTESTED
         if self.draining_at:
             return MachineState.DRAINING
         return MachineState.CORDONED if self.cordoned_at else MachineState.READY

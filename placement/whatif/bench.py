@@ -80,7 +80,7 @@ def cases_of(
 _ON_PORTS = frozenset({Code.INTERCONNECT, Code.MIN_GBPS, Code.BRING_PORT_UP})
 """Which ports count under two of these together, neither of them alone tells."""
 
-_ASKED_TWICE = np.uint32(Rule.NO_FABRIC.bit | Rule.NO_RACK.bit | Rule.NO_NVLINK_DOMAIN.bit)
+_ASKED_TWICE = np.uint64(Rule.NO_FABRIC.bit | Rule.NO_RACK.bit | Rule.NO_NVLINK_DOMAIN.bit)
 """Rules for which two fields of a request ask: dropping one of them lifts nothing."""
 
 _WIDEST_FIRST: tuple[Level, ...] = ("fabric", "rack", "nvlink_domain")

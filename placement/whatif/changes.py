@@ -58,6 +58,7 @@ class Code(StrEnum):
     SET_NVLINK_DOMAIN = "set_nvlink_domain"
     RAISE_CAP = "raise_cap"
     END_QUARANTINE = "end_quarantine"
+    STOP_COPY = "stop_copy"
     UPDATE_AGENT = "update_agent"
     BRING_BACK = "bring_back"
     CLEAR_SUSPECT = "clear_suspect"
@@ -88,6 +89,7 @@ _OF_CLUSTER = frozenset(
         Code.SET_NVLINK_DOMAIN,
         Code.RAISE_CAP,
         Code.END_QUARANTINE,
+        Code.STOP_COPY,
         Code.UPDATE_AGENT,
         Code.BRING_BACK,
         Code.CLEAR_SUSPECT,

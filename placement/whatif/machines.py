@@ -213,6 +213,7 @@ LIFTS: tuple[Lift, ...] = (
     StateLift(Code.UNCORDON, MachineState.CORDONED),
     StateLift(Code.UNDRAIN, MachineState.DRAINING, beside=MachineState.CORDONED),
     StateLift(Code.END_QUARANTINE, MachineState.QUARANTINED, unready=True),
+    StateLift(Code.STOP_COPY, MachineState.CONTESTED),
     StateLift(Code.UPDATE_AGENT, MachineState.STALE_AGENT),
     StateLift(Code.BRING_BACK, MachineState.UNREACHABLE, unready=True),
     GpuLift(Code.CLEAR_SUSPECT, GPU_SUSPECT),

@@ -149,6 +149,7 @@ _MENDS: Mapping[str, str] = {
     "cordoned": "no run that ends lifts a cordon. Ask for the machines that are cordoned.",
     "draining": "no run that ends stops the draining of machines.",
     "unreachable": "no run that ends brings unreachable machines back.",
+    "contested": "no run that ends stops a machine's second agent.",
     "quarantined": "no run that ends brings quarantined machines back.",
 }
 """By the main cause of the machine that is nearest and not usable."""

@@ -27,6 +27,7 @@ BITS = {
     MachineState.DRAINING: Bits.READY | Bits.DRAINING,
     MachineState.UNREACHABLE: Bits.UNREACHABLE,
     MachineState.QUARANTINED: Bits.QUARANTINED,
+    MachineState.CONTESTED: Bits.READY | Bits.CONTESTED,
 }
 
 # {of} narrows machine ids to those of the cluster, or to some of them; {read} likewise to these and others of which
@@ -41,6 +42,7 @@ SELECT array_agg(m.id), array_agg(m.version), array_agg(m.name), array_agg(p.slu
   array_agg(m.memory_bytes), array_agg(CASE
     WHEN m.quarantined_at IS NOT NULL THEN '{MachineState.QUARANTINED}'
     WHEN m.unreachable_at IS NOT NULL OR m.last_seen_at IS NULL THEN '{MachineState.UNREACHABLE}'
+    WHEN m.two_agents_at IS NOT NULL THEN '{MachineState.CONTESTED}'
     WHEN m.draining_at IS NOT NULL THEN '{MachineState.DRAINING}'
     WHEN m.cordoned_at IS NOT NULL THEN '{MachineState.CORDONED}'
     ELSE '{MachineState.READY}'

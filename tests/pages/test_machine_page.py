@@ -97,6 +97,7 @@ def test_an_nvlink_domain_is_found_by_its_gpus(busy, bea):
         ({"draining_at": timezone.now(), "cordoned_by": "ana"}, "What still ran here goes back to the queue"),
         ({"unreachable_at": timezone.now()}, "not heard from; noticed"),
         ({"last_seen_at": None}, "its agent has not been heard yet; joined"),
+        ({"two_agents_at": timezone.now()}, "two agents use its credential; last heard"),
         ({"quarantined_at": timezone.now()}, "until an owner decides; since"),
     ],
 )

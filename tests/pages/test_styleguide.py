@@ -35,7 +35,7 @@ def test_every_state_is_shown_with_its_word(house, bea):
     assert words == {
         *("Pending", "Starting", "Running", "Stopping", "Succeeded", "Failed", "Stopped"),
         *("Placed", "Preparing", "Ready", "Lost"),
-        *("Cordoned", "Draining", "Unreachable", "Quarantined"),
+        *("Cordoned", "Draining", "Unreachable", "Contested", "Quarantined"),
         *("Order", "Fit", "Policy", "Never possible"),
     }
 

@@ -45,7 +45,7 @@ def machine_mended(machine: MachineFacts, code: Code, target: dict[str, Any]) ->
     match code:
         case Code.UNCORDON:
             fields = {"state": machine.state & ~MachineState.CORDONED}
-        case Code.UNDRAIN | Code.END_QUARANTINE | Code.UPDATE_AGENT | Code.BRING_BACK:
+        case Code.UNDRAIN | Code.END_QUARANTINE | Code.STOP_COPY | Code.UPDATE_AGENT | Code.BRING_BACK:
             fields = {"state": MachineState.READY}
         case Code.CLEAR_SUSPECT | Code.REPAIR_GPU:
             fields = {"gpus": tuple(gpu_mended(gpu, target["gpus"]) for gpu in machine.gpus)}

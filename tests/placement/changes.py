@@ -168,7 +168,7 @@ def _visited(one: MachineFacts, code: str, target: Mapping[str, Any]) -> Machine
                 for gpu in one.gpus
             )
             return replace(one, gpus=tuple(gpus))
-        case "uncordon" | "undrain" | "end_quarantine" | "update_agent" | "bring_back":
+        case "uncordon" | "undrain" | "end_quarantine" | "stop_copy" | "update_agent" | "bring_back":
             return replace(one, state=MachineState.READY)
     raise AssertionError(f"{code} is not a change to a machine that these tests know")
 

@@ -10,7 +10,7 @@ from tests.placement.reference import shared_levels
 from tests.placement.reference_rules import LINKS
 
 PLENTY = 10**15
-STATES = {"cordoned", "draining", "unreachable", "stale_agent", "quarantined", "not_ready"}
+STATES = {"cordoned", "draining", "unreachable", "stale_agent", "quarantined", "contested", "not_ready"}
 STATE_BITS = {state.name.lower(): state for state in MachineState if state.name}
 NEW_GPUS = {"no_gpus", "other_model", "too_few_gpus", "gpu_memory"}
 

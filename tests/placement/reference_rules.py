@@ -100,7 +100,7 @@ class Rules:
     @staticmethod
     def _state(machine: "MachineFacts") -> dict[str, bool]:
         states = {str(flag.name).lower() for flag in machine.state}
-        hindrances = ("cordoned", "draining", "unreachable", "stale_agent", "quarantined")
+        hindrances = ("cordoned", "draining", "unreachable", "stale_agent", "quarantined", "contested")
         said = {name: name in states for name in hindrances}
         return {**said, "not_ready": not states & {"ready", "unreachable", "quarantined"}}
 

@@ -128,6 +128,7 @@ class TestHalfKnown:
             ("ready,unreachable", "Unreachable"),
             ("ready,stale_agent", "Its agent is too old"),
             ("ready,quarantined", "Quarantined until an owner decides"),
+            ("ready,contested", "Two agents use its credential, so nothing is started there"),
             ("ready,cordoned,draining", "Draining, takes no new work; cordoned"),
         ],
     )

@@ -111,6 +111,7 @@ def test_as_few_machines_as_are_needed_where_least_is_lacking() -> None:
         ("ready,draining", Code.UNDRAIN, "Stop draining gpu-02"),
         ("ready,draining,cordoned", Code.UNDRAIN, "Stop draining gpu-02"),
         ("quarantined", Code.END_QUARANTINE, "End the quarantine of gpu-02"),
+        ("ready,contested", Code.STOP_COPY, "Stop the second agent of gpu-02"),
         ("ready,stale_agent", Code.UPDATE_AGENT, "Update the agent of gpu-02"),
         ("unreachable", Code.BRING_BACK, "Bring gpu-02 back"),
         ("", Code.BRING_BACK, "Bring gpu-02 back"),

@@ -144,7 +144,7 @@ def test_claims_are_no_part_of_it(house, machines):
     assert seen(house, "gpu-01").gpus.state.tolist() == [GPU_PRESENT] * 8
 
 
-MOMENTS = ("quarantined_at", "unreachable_at", "draining_at", "cordoned_at")
+MOMENTS = ("quarantined_at", "unreachable_at", "two_agents_at", "draining_at", "cordoned_at")
 
 
 @pytest.mark.parametrize("count", range(len(MOMENTS) + 1))
@@ -167,6 +167,7 @@ def test_the_bits_of_states():
         "draining": MachineState.READY | MachineState.DRAINING,
         "unreachable": MachineState.UNREACHABLE,
         "quarantined": MachineState.QUARANTINED,
+        "contested": MachineState.READY | MachineState.CONTESTED,
     }
 
 

@@ -106,6 +106,7 @@ CHANGES: dict[str, Callable[[World], Any]] = {
     "first heard of": lambda _: Machine.objects.update(last_seen_at=None),
     "unreachable": lambda _: Machine.objects.update(unreachable_at=timezone.now()),
     "quarantined": lambda _: Machine.objects.update(quarantined_at=timezone.now()),
+    "two agents": lambda _: Machine.objects.update(two_agents_at=timezone.now()),
     "cordoned": lambda world: machine_cordon(
         machine=world.fleet[0], actor=factories.actor_of(world.house.ana)
     ),
