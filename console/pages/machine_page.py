@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 from console.pages import machine_facts as facts
 from console.pages import machine_troubles as troubles
 from console.pages.errors import is_fragment, page
+from console.pages.machine_beside import runs_beside
 from console.pages.machine_for_run import for_run
 from console.pages.machine_tiles import CHOSEN, FITS, UNJUDGED
 from console.pages.scope import Scope, cluster_scope
@@ -35,7 +36,8 @@ def machine_page(request: HttpRequest, organization: str, cluster: str, machine:
         return render(request, "machines/machine.html#place", context)
     context = machine_context(scope, found)
     if is_fragment(request) and "panel" in request.GET:
-        return render(request, "machines/panel.html", {**context, **_panel_for(request, scope, found)})
+        context |= {"beside": runs_beside(found, scope), **_panel_for(request, scope, found)}
+        return render(request, "machines/panel.html", context)
     if is_fragment(request):
         return render(request, "machines/machine.html#live", {**context, "oob": True})
     return render(request, "machines/machine.html", {**context, "edit": edit})

@@ -21,7 +21,7 @@
     return answer.text();
   }
 
-  async function show(tile) {
+  async function show(tile, { quiet = false } = {}) {
     const address = tile.getAttribute("href");
     picked(tile);
     try {
@@ -32,10 +32,21 @@
     if (map.querySelector(".tile.picked") !== tile) return;
     const read = new DOMParser().parseFromString(known.get(address), "text/html");
     panel.replaceChildren(...read.body.childNodes);
+    ring(quiet);
+  }
+
+  /* The other machines of the picked one's runs: a ring each, and a sentence for who does not see them. */
+  function ring(quiet) {
+    const told = [...panel.querySelectorAll("[data-beside]")];
+    const ids = new Set(told.flatMap((run) => run.dataset.beside.split(" ").filter(Boolean)));
+    for (const tile of map.querySelectorAll(".tile.beside")) tile.classList.remove("beside");
+    for (const id of ids) document.getElementById(`m-${id}`)?.classList.add("beside");
+    const said = told.filter((run) => run.dataset.beside).map((run) => run.textContent.trim());
+    if (said.length && !quiet) window.astraeus.say(said.join(" "));
   }
 
   function picked(tile) {
-    map.querySelector(".tile.picked")?.classList.remove("picked");
+    for (const other of map.querySelectorAll(".picked, .beside")) other.classList.remove("picked", "beside");
     tile.classList.add("picked");
   }
 
@@ -146,5 +157,7 @@
     known.clear();
     const answer = await fetch(location.href).catch(() => null);
     if (answer?.ok) redraw(new DOMParser().parseFromString(await answer.text(), "text/html"));
+    const tile = map.querySelector(".tile.picked");
+    if (tile) show(tile, { quiet: true });
   });
 })();

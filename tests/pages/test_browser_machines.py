@@ -160,6 +160,33 @@ def test_the_map_is_one_stop_for_the_keyboard(house, browse, theme):
     assert page.errors == []
 
 
+def test_picking_a_machine_rings_the_others_of_its_run(house, browse):
+    scenes.busy_cluster(house)
+    page = browse(house.bea)
+    page.goto(f"{M}/map")
+    ringed = page.locator("a.tile.beside")
+    tile = page.locator("a.tile[aria-label^=gpu-02]")
+
+    tile.focus()
+    expect(page.locator("#say")).to_have_text("llm-7 runs here and on gpu-03.")
+    expect(ringed).to_have_count(1)
+    expect(ringed).to_have_attribute("aria-label", "gpu-03, ready, 0 of 8 GPUs free")
+    ring = "tile => getComputedStyle(tile).getPropertyValue('--ring')"
+    assert ringed.evaluate(ring) == ringed.evaluate(
+        "tile => getComputedStyle(tile).getPropertyValue('--text')"
+    )
+    page.keyboard.press("PageDown")
+    page.keyboard.press("End")
+    expect(page.locator("#map-panel")).to_contain_text("tune-9 runs here alone.")
+    expect(ringed).to_have_count(0)
+    page.locator("a.tile[aria-label^=gpu-03]").hover()
+    expect(ringed).to_have_attribute("aria-label", "gpu-02, ready, 0 of 8 GPUs free")
+    Machine.objects.filter(name="gpu-02").update(cordoned_at=timezone.now())
+    page.evaluate("htmx.trigger(document.body, 'map-changed')")
+    expect(ringed).to_have_attribute("aria-label", "gpu-02, cordoned, 0 of 8 GPUs free")
+    assert page.errors == []
+
+
 def test_the_map_for_a_run_tells_by_keyboard_which_machines_fit(house, browse):
     scenes.busy_cluster(house)
     page = browse(house.bea)

@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from console.pages import machine_map
+from console.pages.machine_beside import RunBeside
 from console.pages.machine_svg import grid_of, patterns, rack_svg
 from console.pages.machine_tiles import FAULTY, FREE, FREE_SUSPECT, HELD, fabrics_of
 from machines.models import Fabric, Machine, MachineLabel, RdmaPort
@@ -166,6 +167,27 @@ def test_the_panel_names_holders(busy, bea):
     assert panel.startswith("<h2>")
     assert "held by <bdi>tune-9-0</bdi>" in panel
     assert "suspect: NVLink errors growing, free" in panel
+
+
+def test_the_panel_names_the_other_machines_of_runs_that_one_may_see(busy, bea):
+    gpu2 = "/o/acme/clusters/main/machines/gpu-02?panel=1"
+    third = Machine.objects.get(name="gpu-03").id
+
+    panel = text(bea.get(gpu2, headers={"HX-Request": "true"}))
+    assert f'data-beside="{third}"' in panel
+    assert "<bdi>llm-7</bdi></a> runs here and on gpu-03. </p>" in panel
+    other = Workspace.objects.create(organization=busy.organization, slug="audio", name="Audio")
+    Membership.objects.filter(user=busy.vic).update(workspace=other)
+    hidden = text(signed_in(busy.vic).get(gpu2, headers={"HX-Request": "true"}))
+    assert "data-beside" not in hidden
+    assert "llm-7" not in hidden
+
+
+def test_of_many_machines_some_are_named():
+    others = dict(enumerate(f"gpu-{number}" for number in range(9)))
+    told = RunBeside("sweep", "/", others)
+    assert told.words == "gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-5 and 3 other machines"
+    assert told.ids == "0 1 2 3 4 5 6 7 8"
 
 
 def test_no_machines(house, vic):
