@@ -48,13 +48,13 @@ def desired_load(machine_id: int) -> tuple[int, wire.Desired]:
         if assignment.id in templates:
             message |= _contents(assignment, templates[assignment.id], secrets, logins)
         messages.append(wire.Assignment.model_validate(message))
-    mesh = mesh_order(machine, _beside(held))
+    mesh = mesh_order(machine, mesh_beside(held))
     return machine.desired_revision, wire.Desired(
         assignments=tuple(messages), mesh=mesh, exports=exports_of(machine)
     )
 
 
-def _beside(held: Iterable[Assignment]) -> Iterable[Machine]:
+def mesh_beside(held: Iterable[Assignment]) -> Iterable[Machine]:
     """The machines with which this one shares a gang on the mesh, by name."""
     attempts = {assignment.attempt_id for assignment in held if assignment.launch.get("on_mesh")}
     if not attempts:

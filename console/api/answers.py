@@ -167,6 +167,17 @@ class PortAnswer(BaseModel):
     evidence: str
 
 
+class MeshAnswer(BaseModel):
+    """A machine's place on the mesh network."""
+
+    subnet: str | None = Field(description="Of the cluster's range; null: it has none.")
+    public_key: str | None = Field(description="Its WireGuard key; null: its agent makes no mesh.")
+    endpoint: str | None = Field(
+        description="Where other machines reach it; null: they don't, it reaches them."
+    )
+    flaw: str = Field(description="Why it is not on the mesh although its agent could be.")
+
+
 class MachineStatus(BaseModel):
     state: MachineStateName
     reason: str
@@ -192,6 +203,7 @@ class MachineStatus(BaseModel):
     health_overrides: list[OverrideAnswer]
     lemon_score: float = Field(description="Failures of runs there; from 0.5 on runs use the machine last.")
     failures: list[FailureAnswer]
+    mesh: MeshAnswer
     gpus: list[GpuAnswer]
     rdma_ports: list[PortAnswer]
 
@@ -214,6 +226,10 @@ class NamedMetadata(BaseModel):
     name: str
 
 
+class ClusterSpec(BaseModel):
+    mesh_range: str = Field(description="Every machine of the mesh has a /24 of it.")
+
+
 class ClusterStatus(BaseModel):
     title: str
     machines: int
@@ -223,6 +239,7 @@ class ClusterStatus(BaseModel):
 
 class ClusterAnswer(BaseModel):
     metadata: NamedMetadata
+    spec: ClusterSpec
     status: ClusterStatus
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,8 +13,9 @@ from console.api.base import ClusterView, OrganizationView
 from console.api.bodies import body_of
 from console.api.pages import PAGE_PARAMETERS, list_answer, page_of
 from console.api.parameters import check_known
-from console.api.requests import JoinTokenOrder
+from console.api.requests import ClusterChange, JoinTokenOrder
 from console.joining import join_command
+from machines.mesh import mesh_range_set
 from machines.models import Cluster, JoinToken
 from machines.pools import pool_find
 from machines.services import join_token_issue, join_token_revoke
@@ -30,20 +31,53 @@ class Clusters(OrganizationView):
         """The organization's clusters by name, all on one page."""
         organization = self.organization(request, Permission.READ_MACHINES)
         check_known(request)
-        machines = Count("machines", filter=Q(machines__removed_at=None))
-        clusters = Cluster.objects.filter(organization=organization).annotate(count=machines).order_by("slug")
-        return list_answer(
-            {
-                "metadata": {"name": cluster.slug},
-                "status": {
-                    "title": cluster.name,
-                    "machines": cluster.count,
-                    "pass_number": cluster.pass_no,
-                    "passed_at": cluster.passed_at,
-                },
-            }
-            for cluster in clusters
-        )
+        clusters = _counted(Cluster.objects.filter(organization=organization)).order_by("slug")
+        return list_answer(_cluster_present(cluster) for cluster in clusters)
+
+
+def _counted(clusters: QuerySet[Cluster]) -> QuerySet[Cluster, Any]:
+    return clusters.annotate(count=Count("machines", filter=Q(machines__removed_at=None)))
+
+
+def _cluster_present(cluster: Any) -> dict[str, Any]:
+    """`cluster` as `_counted` loads it."""
+    return {
+        "metadata": {"name": cluster.slug},
+        "spec": {"mesh_range": cluster.mesh_range},
+        "status": {
+            "title": cluster.name,
+            "machines": cluster.count,
+            "pass_number": cluster.pass_no,
+            "passed_at": cluster.passed_at,
+        },
+    }
+
+
+class OneCluster(ClusterView):
+    @schema.operation("cluster_show", {200: ClusterAnswer})
+    def get(self, request: Request, **_: str) -> Response:
+        """A cluster: its machines are placed by one pass at a time."""
+        cluster = self.cluster(request, Permission.READ_MACHINES)
+        check_known(request)
+        return self.shown(cluster)
+
+    def shown(self, cluster: Cluster) -> Response:
+        return Response(_cluster_present(_counted(Cluster.objects.filter(id=cluster.id)).get()))
+
+    @schema.operation(
+        "cluster_change", {200: ClusterAnswer}, body=ClusterChange, refusals=(*schema.SEND, 409)
+    )
+    def patch(self, request: Request, **_: str) -> Response:
+        """Sets the range of the mesh network; every machine gets another subnet of it.
+
+        Refused while a worker is on the mesh, which would lose its address.
+        """
+        cluster = self.cluster(request, Permission.OWN)
+        check_known(request)
+        mesh_range = body_of(request, ClusterChange).spec.mesh_range
+        if mesh_range is not None:
+            mesh_range_set(cluster=cluster, mesh_range=mesh_range, actor=self.actor(request))
+        return self.shown(cluster)
 
 
 def join_token_present(token: JoinToken) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from console.pages.machine_facts import gpus_present, places_of
 from console.pages.words import gpus_free
 from console.versions import agent_is_old
 from machines.channel import RIVALS
+from machines.mesh import mesh_subnet
 from machines.models import Gpu, HealthOverride, Machine, MachineLabel, RdmaPort
 from machines.states import MachineState
 from runs.lemons import Counted, failures_counted, lemon_score
@@ -92,6 +93,12 @@ def _status(machine: Machine, holders: Holders, visible: set[int]) -> JSON:
         "limits": machine.limits,
         "gpus": [_gpu(gpu, holders, visible) for gpu in gpus],
         "rdma_ports": [_port(port) for port in machine.rdma_ports.all()],
+        "mesh": {
+            "subnet": mesh_subnet(machine) or None,
+            "public_key": machine.mesh_key or None,
+            "endpoint": machine.mesh_endpoint or None,
+            "flaw": machine.mesh_flaw,
+        },
     }
 
 

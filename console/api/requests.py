@@ -169,6 +169,20 @@ class PoolChange(Body):
     spec: PoolSpecChange = Field(default_factory=PoolSpecChange)
 
 
+class ClusterSpecChange(Body):
+    mesh_range: str | None = Field(
+        default=None,
+        max_length=18,
+        description="A private IPv4 range, such as 10.192.0.0/10; all machines get other subnets.",
+    )
+
+
+class ClusterChange(Body):
+    """What is left out stays."""
+
+    spec: ClusterSpecChange = Field(default_factory=ClusterSpecChange)
+
+
 class JoinTokenOrder(Body):
     pool: Slug = Field(description="The pool that the machine will be in.")
 

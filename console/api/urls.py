@@ -47,6 +47,7 @@ urlpatterns = [
     path(f"{WORKSPACE}/drives", drives.WorkspaceDrives.as_view()),
     # Machines.
     path(f"{ORGANIZATION}/clusters", clusters.Clusters.as_view()),
+    path(CLUSTER, clusters.OneCluster.as_view()),
     path(f"{CLUSTER}/pools", pools.Pools.as_view()),
     path(f"{CLUSTER}/pools/<str:pool>", pools.OnePool.as_view()),
     path(f"{CLUSTER}/fabrics", fabrics.Fabrics.as_view()),

@@ -99,7 +99,7 @@ def _pages(database: str) -> Iterator[tuple[str, str]]:
     yield from (("machines", M), ("map", f"{M}/map"), ("add-machine", f"{M}/add"))
     if broken:
         yield from (("machine", f"{M}/{broken[0]}"), ("machine-label", f"{M}/{broken[0]}?edit=rack"))
-    yield from ((each, f"/o/acme/clusters/main/{each}") for each in ("fabrics", "pools", "drives"))
+    yield from ((each, f"/o/acme/clusters/main/{each}") for each in ("fabrics", "pools", "mesh", "drives"))
     yield "settings", f"{W}/settings"
     yield from (("styleguide", "/styleguide"), ("not-found", "/nothing/here"))
 

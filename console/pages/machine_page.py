@@ -13,6 +13,7 @@ from console.pages.errors import is_fragment, page
 from console.pages.machine_beside import runs_beside
 from console.pages.machine_for_run import for_run
 from console.pages.machine_tiles import CHOSEN, FITS, UNJUDGED
+from console.pages.mesh import machine_mesh
 from console.pages.scope import Scope, cluster_scope
 from console.pages.words import gpu_counts
 from console.versions import CURRENT, agent_is_old
@@ -73,6 +74,7 @@ def machine_context(scope: Scope, machine: Machine) -> dict[str, Any]:
         "workers": facts.workers_here(machine, scope),
         "events": events[: troubles.EVENTS_AT_ONCE],
         "older_events": events[troubles.EVENTS_AT_ONCE :],
+        "mesh": machine_mesh(machine, scope),
         "rivals": RIVALS if starts_withheld(machine) else "",
         "said": troubles.overrides_said(machine),
         "failures": failures,

@@ -397,3 +397,24 @@ def test_what_is_wrong_with_a_pool_is_told_at_its_place(house, owner):
     assert [error["path"] for error in answer.json()["errors"]] == ["spec.workspaces.vision.guaranteed_gpus"]
     answer = send(owner, "POST", f"{CLUSTER}/pools", {"metadata": {"name": "h100"}})
     assert (answer.status_code, answer.json()["code"]) == (409, "name_taken")
+
+
+# --- The mesh ----------------------------------------------------------------------------------------
+
+
+def test_the_range_of_the_mesh(house, machines, owner):
+    cluster = owner.get(CLUSTER).json()
+    assert (cluster["metadata"], cluster["spec"]) == ({"name": "main"}, {"mesh_range": "100.64.0.0/10"})
+    assert owner.get(f"{MACHINES}/gpu-01").json()["status"]["mesh"] == {
+        "subnet": None,
+        "public_key": None,
+        "endpoint": None,
+        "flaw": "",
+    }
+    changed = send(owner, "PATCH", CLUSTER, {"spec": {"mesh_range": "10.192.0.0/10"}})
+    assert (changed.status_code, changed.json()["spec"]) == (200, {"mesh_range": "10.192.0.0/10"})
+    refused = send(owner, "PATCH", CLUSTER, {"spec": {"mesh_range": "8.0.0.0/10"}})
+    assert refused.status_code == 422
+    assert [(each["path"], each["code"]) for each in refused.json()["errors"]] == [
+        ("spec.mesh_range", "mesh_range")
+    ]

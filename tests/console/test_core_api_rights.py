@@ -54,6 +54,8 @@ OPERATIONS = {
     ("DELETE", f"{W}/registry-credentials/<str:credential>"): MANAGE,
     ("GET", f"{W}/drives"): READ,
     ("GET", f"{O}/clusters"): LOOK,
+    ("GET", C): LOOK,
+    ("PATCH", C): OWN,
     ("GET", f"{C}/pools"): LOOK,
     ("POST", f"{C}/pools"): OWN,
     ("GET", f"{C}/pools/<str:pool>"): LOOK,

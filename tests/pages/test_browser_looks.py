@@ -33,6 +33,7 @@ PAGES = [
     f"{W}/settings/secrets/hf",
     f"{W}/settings/credentials/ngc",
     f"{W}/settings/members/bea",
+    "/o/acme/clusters/main/mesh",
     "/o/acme/clusters/main/pools",
     "/o/acme/clusters/main/pools/h100",
     f"{M}/gpu-04/move",

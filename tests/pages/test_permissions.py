@@ -55,6 +55,7 @@ TABLE = {
     "fabrics": (F, LOOK),
     "fabric_rename": (f"{F}/ib-a/rename", OPERATE),
     "fabric_use": (f"{F}/ib-a/use", OPERATE),
+    "mesh": ("/o/acme/clusters/main/mesh", OPERATE),
     "pools": (P, LOOK),
     "pool": (f"{P}/h100", OPERATE),
     "pool_machines": (f"{P}/h100/machines", OPERATE),
