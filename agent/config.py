@@ -37,6 +37,8 @@ class Config(BaseModel):
     """Path of an inventory file that this machine pretends to have."""
     address: str | None = None
     """What other machines reach this one by; None: the address of the route to the console."""
+    mesh: bool = True
+    """False: workers share this machine's network, and what it had of the mesh is taken away."""
     mesh_port: int = Field(default=LISTEN_PORT, ge=1, le=65535)
     """UDP, on which WireGuard listens for the other machines."""
     mesh_endpoint: str | None = None

@@ -198,7 +198,9 @@ def mesh_of(config: Config, address: Callable[[], str], changed: Callable[[], No
     """None where workers share the machine's network anyway."""
     if config.runtime != "docker":
         return None
-    return Mesh(config.state, Settings(config.mesh_port, config.mesh_endpoint), address, changed)
+    return Mesh(
+        config.state, Settings(config.mesh_port, config.mesh_endpoint, on=config.mesh), address, changed
+    )
 
 
 def _discovery(config: Config, boot_id: str) -> Discovery | None:

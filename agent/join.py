@@ -42,6 +42,7 @@ class Joining:
     runtime: RuntimeName = "bubblewrap"
     simulate: Path | None = None
     address: str | None = None
+    mesh: bool = True
     mesh_port: int = LISTEN_PORT
     mesh_endpoint: str | None = None
     hide: tuple[Path, ...] = ()
@@ -77,6 +78,7 @@ def join(joining: Joining) -> Config:
             runtime=joining.runtime,
             simulate=str(joining.simulate.resolve()) if joining.simulate else None,
             address=joining.address,
+            mesh=joining.mesh,
             mesh_port=joining.mesh_port,
             mesh_endpoint=joining.mesh_endpoint,
             hide=tuple(str(path.resolve()) for path in joining.hide),

@@ -57,6 +57,12 @@ def _join_arguments(join: argparse.ArgumentParser) -> None:
     join.add_argument("--simulate", type=Path, metavar="FILE", help="pretend to have the inventory in FILE")
     join.add_argument("--address", help="what other machines reach this one by (its route to the console)")
     join.add_argument(
+        "--no-mesh",
+        action="store_false",
+        dest="mesh",
+        help="keep the machine off the mesh: its containers share its network",
+    )
+    join.add_argument(
         "--mesh-port",
         type=int,
         default=LISTEN_PORT,
@@ -111,6 +117,7 @@ def _join(arguments: argparse.Namespace) -> int:
         runtime=arguments.runtime,
         simulate=arguments.simulate,
         address=arguments.address,
+        mesh=arguments.mesh,
         mesh_port=arguments.mesh_port,
         mesh_endpoint=arguments.mesh_endpoint,
         hide=tuple(arguments.hide),

@@ -25,6 +25,8 @@ class Settings:
     port: int
     endpoint: str | None = None
     """Where others reach it: an address and a port, `none`, or None for the machine's address."""
+    on: bool = True
+    """False: the console hears of no mesh here, asks for none, and so what there was of it is taken away."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ class Mesh:
         self._thread = threading.Thread(target=self._run, name="mesh", daemon=True)
 
     def start(self) -> None:
-        """The key is there afterwards, or a reason why there is none."""
+        """The key is there afterwards, or a reason why there is none; neither where there is to be no mesh at all."""
+        if not self._settings.on and not self._key.exists():
+            return
         lacking = missing()
         try:
             self._public_key = "" if lacking else key_pair(self._key)
@@ -96,7 +100,7 @@ class Mesh:
 
     def report(self) -> MeshReport | None:
         """None: this machine can't be on a mesh."""
-        if not self._public_key:
+        if not self._public_key or not self._settings.on:
             return None
         return MeshReport(public_key=self._public_key, endpoint=self._endpoint(), flaw=self._flaw[:300])
 

@@ -63,6 +63,7 @@ def test_join_keeps_the_credential_to_itself(
         "address": "10.20.0.11",
         "hide": [str(tmp_path)],
         "docker_socket": "/run/docker.sock",
+        "mesh": True,
         "mesh_port": 51820,
         "mesh_endpoint": None,
         "device_root": None,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.config import Config
+from agent.daemon import mesh_of
 from agent.mesh.plan import Seen, interface_parse, names_of, overlap, peers_change, rules
 from agent.names import hosts_file
 from tests.agent.agents import worker
@@ -66,6 +68,16 @@ def test_what_wireguard_says_is_understood():
         key(1): Seen("10.0.0.1:51820", frozenset({"100.64.1.0/24"}), 999_990),
         key(2): Seen("", frozenset(), 0),
     }
+
+
+def test_kept_off_from_the_beginning_no_key_is_made(tmp_path: Path):
+    config = Config(
+        server="http://c", credential="c", name="gpu-01", runtime="docker", mesh=False, state=tmp_path
+    )
+    mesh = mesh_of(config, lambda: "10.20.0.11", lambda: None)
+    mesh.start()
+    assert mesh.report() is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_names_on_the_machine_are_of_its_key_and_short_enough():

@@ -1,7 +1,7 @@
 """The agent's mesh by itself, for a machine without an agent: reads desired states, a line each, and answers each with
 why it doesn't hold yet. SIGKILL leaves everything as it is.
 
-    python -m tests.docker.mesh_process STATE ADDRESS
+    python -m tests.docker.mesh_process STATE ADDRESS [off]
 """
 
 import json
@@ -12,8 +12,8 @@ from agent.mesh.mesh import Mesh, Settings
 from wire.assignments import Desired
 from wire.mesh import LISTEN_PORT
 
-state, address = sys.argv[1:]
-mesh = Mesh(Path(state), Settings(LISTEN_PORT), lambda: address, lambda: None)
+state, address, *off = sys.argv[1:]
+mesh = Mesh(Path(state), Settings(LISTEN_PORT, on=not off), lambda: address, lambda: None)
 mesh.start()
 report = mesh.report()
 sys.stdout.write(f"{report.model_dump_json() if report else None}\n")

@@ -129,6 +129,21 @@ class MeshMachine:
         self.report = MeshReport.model_validate_json(self.process.hear())
         return self
 
+    def start_off(self) -> str:
+        """The agent comes again, told to keep off the mesh. Its report."""
+        assert self.process is not None
+        self.process.kill()
+        command = (
+            sys.executable,
+            "-m",
+            "tests.docker.mesh_process",
+            str(self.state),
+            self.space.address,
+            "off",
+        )
+        self.process = Talk.begin(self.space.inside(*command))
+        return self.process.hear()
+
     def peer(self) -> MeshPeer:
         assert self.report is not None
         fields = {"public_key": self.report.public_key, "endpoint": self.report.endpoint}

@@ -96,6 +96,20 @@ def _two_workers(one: MeshMachine, two: MeshMachine) -> tuple[Worker, Worker]:
     return one.add_worker(), two.add_worker()
 
 
+def test_a_machine_that_is_kept_off_the_mesh_reports_none_and_leaves_nothing(
+    machines: list[MeshMachine],
+) -> None:
+    one = machines[0]
+    assert one.tell(one.order(machines[1]))["flaw"] == ""
+    assert one.names.interface in one.space.call("ip", "link")
+    assert one.names.chain("FWD") in one.space.call("iptables", "-S")
+
+    assert one.start_off() == "None"
+    assert one.tell(None)["flaw"] == ""
+    assert one.names.interface not in one.space.call("ip", "link")
+    assert one.names.chain("FWD") not in one.space.call("iptables", "-S")
+
+
 def test_a_range_that_cuts_the_machines_own_network_is_not_taken(machines: list[MeshMachine]) -> None:
     one = machines[0]
     network = one.space.address.rsplit(".", 1)[0] + ".0/24"
