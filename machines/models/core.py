@@ -174,7 +174,8 @@ class Machine(models.Model):
 
     @property
     def on_mesh(self) -> bool:
-        return self.mesh_number is not None and not self.mesh_flaw
+        """One whose agent reports no key any more has lost what a mesh needs, and keeps its number."""
+        return self.mesh_number is not None and self.mesh_key != "" and not self.mesh_flaw
 
     @property
     def state(self) -> MachineState:

@@ -8,6 +8,7 @@ from itertools import count
 
 _SECONDS = 30
 _NUMBERS = count(1)
+_SITES = 250
 
 
 def run(*command: str) -> str:
@@ -51,10 +52,10 @@ class Space:
 class Site:
     """Machines at one switch, which is a bridge of the host: it has the address `.1`, they have `.11` and on.
 
-    `number` chooses the network 10.213.<number>.0/24.
+    `number` chooses the network 10.213.<number>.0/24; `open` finds one that no other site of this host has.
     """
 
-    number: int = field(default_factory=lambda: os.getpid() % 250)
+    number: int = 0
     spaces: list[Space] = field(default_factory=list)
 
     @property
@@ -67,10 +68,25 @@ class Site:
         return f"10.213.{self.number}.1"
 
     def open(self) -> "Site":
-        run("ip", "link", "add", self.switch, "type", "bridge")
+        self._take_number()
         run("ip", "address", "add", f"{self.address}/24", "dev", self.switch)
         run("ip", "link", "set", self.switch, "up")
         return self
+
+    def _take_number(self) -> None:
+        """Of two that make the same bridge the kernel lets one."""
+        for attempt in range(_SITES):
+            self.number = (os.getpid() + attempt) % _SITES
+            made = subprocess.run(
+                ["ip", "link", "add", self.switch, "type", "bridge"],
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+                check=False,
+            )
+            if made.returncode == 0:
+                return
+        raise AssertionError(f"no number for a site is free: {made.stderr.strip()}")
 
     def add(self) -> Space:
         """One more machine, with the default route to the host."""

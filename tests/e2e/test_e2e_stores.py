@@ -9,20 +9,11 @@ import httpx
 import pytest
 
 from tests.e2e.documents import small
-from tests.e2e.world import MACHINES, SECONDS, eventually
+from tests.e2e.world import MACHINES, eventually
 
 pytestmark = pytest.mark.processes
 
 VALUE = "hf_the-value-of-this-test"
-OWNER = """
-from tenancy.models import Organization, User
-from tenancy.services import token_create
-organization = Organization.objects.get()
-made = token_create(
-    user=User.objects.get(username="demo"), organization=organization, workspace=None, role="owner", name="e2e"
-)
-print(made.value)
-"""
 
 
 @dataclass(frozen=True)
@@ -39,14 +30,8 @@ def stores(here, tmp_path):
         file = here.stack.agents / name / "agent.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), "drive_roots": [str(tmp_path)]}))
         here.stack.restart(f"agent-{name}")
-    token = here.stack.manage("shell", "-v", "0", "-c", OWNER).strip()
     access = here.access
-    with httpx.Client(
-        base_url=f"{access.url}/api/v1/o/{access.organization}",
-        headers={"authorization": f"Bearer {token}"},
-        timeout=SECONDS,
-        trust_env=False,
-    ) as owner:
+    with here.owner() as owner:
         yield Stores(owner, tmp_path)
         for path in (f"/clusters/{access.cluster}/drives", f"/w/{access.workspace}/secrets"):
             for item in owner.get(path).json()["items"]:

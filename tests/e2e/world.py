@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,16 @@ MACHINES = ("gpu-01", "gpu-02")
 ENDED = {"Succeeded", "Failed", "Stopped"}
 SECONDS = 30.0
 """How long anything may take; only a failing test ever waits so long."""
+
+_OWNER = """
+from tenancy.models import Organization, User
+from tenancy.services import token_create
+organization = Organization.objects.get()
+made = token_create(
+    user=User.objects.get(username="demo"), organization=organization, workspace=None, role="owner", name="e2e"
+)
+print(made.value)
+"""
 
 
 def eventually(
@@ -105,10 +116,10 @@ class World:
         status = self.wait(name, "Running")
         assert status["attempt"] == 1, self.history(name)
 
-    def stop(self, name: str) -> dict[str, Any]:
+    def stop(self, name: str, *, seconds: float = SECONDS) -> dict[str, Any]:
         """Stops the run; its status once it has stopped."""
         assert self.api.post(f"/runs/{name}/stop").status_code == 202
-        return self.wait(name, "Stopped")
+        return self.wait(name, "Stopped", seconds=seconds)
 
     def history(self, name: str) -> list[tuple[int, str, str]]:
         """(attempt, state, sentence) of the run's events, oldest first."""
@@ -132,13 +143,29 @@ class World:
         """Returns when the console has so many lines of the worker's log."""
         eventually(lambda: self.log(worker).count("\n") >= count, f"{count} lines of {worker}")
 
-    def clean(self) -> None:
+    def clean(self, *, seconds: float = SECONDS) -> None:
         """Removes what the test has submitted."""
         names, self.submitted = self.submitted, []
         for name in names:
             self.api.delete(f"/runs/{name}")
         for name in names:
-            eventually(lambda name=name: self.api.get(f"/runs/{name}").status_code == 404, f"{name} is gone")  # type: ignore[misc]
+            gone = partial(self._gone, name)
+            eventually(gone, f"{name} is gone", seconds)
+
+    def _gone(self, name: str) -> bool:
+        return self.api.get(f"/runs/{name}").status_code == 404
+
+    @contextlib.contextmanager
+    def owner(self) -> Iterator[httpx.Client]:
+        """The organization's API, for an owner."""
+        access, token = self.access, self.stack.manage("shell", "-v", "0", "-c", _OWNER).strip()
+        with httpx.Client(
+            base_url=f"{access.url}/api/v1/o/{access.organization}",
+            headers={"authorization": f"Bearer {token}"},
+            timeout=SECONDS,
+            trust_env=False,
+        ) as owner:
+            yield owner
 
     # --- terminals
 

@@ -98,6 +98,7 @@ def test_what_an_agent_says_against_its_mesh_counts(house):
     assert (fresh(machine).mesh_flaw, fresh(machine).on_mesh) == ("This kernel has no WireGuard.", False)
     mesh_store(machine, None)
     assert (fresh(machine).mesh_flaw, fresh(machine).mesh_key, fresh(machine).mesh_number) == ("", "", 0)
+    assert not fresh(machine).on_mesh, "its agent has lost WireGuard"
 
 
 @pytest.mark.parametrize(
