@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 
 from agent.client import Console, ConsoleError
-from agent.config import CONFIG_NAME, ConfigError, config_read
+from agent.config import CONFIG_NAME, Config, ConfigError, config_read
+from agent.containers.checks import container_checks
 from agent.discovery.answers import NvmlAnswer
 from agent.discovery.checks import Check, Facts, Verdict, hardware_checks
 from agent.discovery.gpu_ward import problem_words
-from agent.discovery.host import toolkit_version
 from agent.discovery.nvml_process import ask_once
 from agent.discovery.packages import install
 from agent.discovery.ports import ports_read
@@ -41,11 +41,21 @@ _COLUMNS = ("what", "", "found", "to do")
 
 def check(state: Path) -> list[Check]:
     """Everything, the console included."""
-    return [*machine_checks(facts_now()), _rendezvous_port(), *_console(state)]
+    return [*machine_checks(facts_now(), _joined(state)), _rendezvous_port(), *_console(state)]
 
 
-def machine_checks(facts: Facts) -> list[Check]:
-    """Those of the machine alone; a repetition finds the same words as long as the machine is the same."""
+def _joined(state: Path) -> Config | None:
+    try:
+        return config_read(state)
+    except ConfigError:  # `_console` says why
+        return None
+
+
+def machine_checks(facts: Facts, config: Config | None = None) -> list[Check]:
+    """Those of the machine alone; a repetition finds the same words as long as the machine is the same.
+
+    `config`: of the agent that has joined, which decides what of it is needed.
+    """
     return [
         _bubblewrap(),
         _sandbox(),
@@ -55,7 +65,7 @@ def machine_checks(facts: Facts) -> list[Check]:
         _shared_memory(),
         _locked_memory(),
         *hardware_checks(facts),
-        *_docker(facts),
+        *container_checks(facts, config),
     ]
 
 
@@ -133,18 +143,6 @@ def _namespaces_fix() -> str:
         if path.exists() and path.read_text().strip() == off:
             return command
     return "run the agent as root"
-
-
-def _docker(facts: Facts) -> Iterator[Check]:
-    """Only where it is: workers run without it."""
-    if shutil.which("docker") is None:
-        return
-    toolkit = toolkit_version(facts.tree)
-    if facts.gpus and not toolkit:
-        found = "docker without the NVIDIA Container Toolkit: containers get no GPUs"
-        yield Check("container toolkit", "warning", found, install("nvidia-container-toolkit"))
-    elif facts.gpus:
-        yield Check("container toolkit", "ok", toolkit)
 
 
 def _python() -> Check:

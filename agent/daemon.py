@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from agent.bubblewrap import Bubblewrap
@@ -205,7 +206,9 @@ def mesh_of(config: Config, address: Callable[[], str], changed: Callable[[], No
 
 def _discovery(config: Config, boot_id: str) -> Discovery | None:
     """None on a machine that only pretends to have its devices."""
-    return None if config.simulate else Discovery(config.state, boot_id, check=machine_checks)
+    if config.simulate:
+        return None
+    return Discovery(config.state, boot_id, check=partial(machine_checks, config=config))
 
 
 def _runtime(

@@ -30,6 +30,22 @@ class _Connection(http.client.HTTPConnection):
         self.sock = _connected(self._path)
 
 
+def engine_ask(path: str, method: str, address: str) -> Any:
+    """What the engine at the socket `path` answers. Raises EngineError, and OSError where nobody answers."""
+    connection = _Connection(path)
+    try:
+        connection.request(method, address)
+        answer = connection.getresponse()
+        body = answer.read()
+    except http.client.HTTPException as error:  # it ended in the middle of its answer
+        raise ConnectionResetError(*error.args) from error
+    finally:
+        connection.close()
+    if answer.status >= _FAILED:
+        raise EngineError(answer.status, _said(body))
+    return json.loads(body) if body else None
+
+
 class DockerEngine:
     """One container's engine. Everything raises EngineError, and OSError where nobody answers."""
 
@@ -57,18 +73,7 @@ class DockerEngine:
         return True
 
     def _ask(self, method: str, path: str) -> Any:
-        connection = _Connection(self._path)
-        try:
-            connection.request(method, self._container + path)
-            answer = connection.getresponse()
-            body = answer.read()
-        except http.client.HTTPException as error:  # it ended in the middle of its answer
-            raise ConnectionResetError(*error.args) from error
-        finally:
-            connection.close()
-        if answer.status >= _FAILED:
-            raise EngineError(answer.status, _said(body))
-        return json.loads(body) if body else None
+        return engine_ask(self._path, method, self._container + path)
 
     def attach(self) -> "Output":
         """What the container writes from now on."""
