@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent.backoff import Backoff
 from agent.config import Config
 from agent.drives import drive_path
 from agent.files import file_replace
@@ -39,55 +40,73 @@ class Exports:
         # Several agents may share a machine: each has a file of its own.
         name = hashlib.sha256(bytes(config.state)).hexdigest()[:16]
         self._file = directory / f"astraeus-{name}.exports"
-        self._lock = threading.Lock()
+        self._state = threading.Condition()
         self._wanted: tuple[Export, ...] | None = None
         self._exported: tuple[Export, ...] | None = None
         self._busy = False
+        self._written: str | None = None
+        self._said: set[str] = set()
 
     def apply(self, exports: Sequence[Export]) -> None:
         """Export these and nothing else. Returns at once: a drive's file server may be dead, and the NFS server slow.
 
-        Never raises: who mounts what isn't exported says so in its reason.
+        What isn't possible is tried again until it is, or something else is wanted. Never raises: who mounts what
+        isn't exported says so in its reason.
         """
-        with self._lock:
+        with self._state:
             self._wanted = tuple(exports)
+            self._state.notify_all()
             if self._busy or self._wanted == self._exported:
                 return
             self._busy = True
         threading.Thread(target=self._run, name="exports", daemon=True).start()
 
     def _run(self) -> None:
-        """Ends when what was wanted last has been tried."""
-        tried: tuple[Export, ...] | None = None
-        while (wanted := self._next(tried)) is not None:
+        """Ends when all that was wanted last is exported."""
+        backoff = Backoff()
+        wanted: tuple[Export, ...] | None = None
+        while (new := self._next(wanted, backoff)) is not None:
+            wanted = new
             done = self._export(wanted)
-            with self._lock:
+            with self._state:
                 self._exported = wanted if done else None
-            tried = wanted
 
-    def _next(self, tried: tuple[Export, ...] | None) -> tuple[Export, ...] | None:
-        with self._lock:
-            self._busy = self._wanted != tried
+    def _next(self, tried: tuple[Export, ...] | None, backoff: Backoff) -> tuple[Export, ...] | None:
+        """What to export now: what is new at once, what wasn't possible again after a while. None: all is done."""
+        with self._state:
+            if self._exported is None and self._wanted == tried:
+                self._state.wait_for(lambda: self._wanted != tried, backoff.next())
+            if self._wanted != tried:
+                backoff.reset()
+                self._said.clear()
+            self._busy = self._wanted != self._exported
             return self._wanted if self._busy else None
 
     def _export(self, wanted: Sequence[Export]) -> bool:
-        """Whether it was possible."""
+        """Whether all of it was possible."""
         try:
-            self._write("".join(sorted(line for export in wanted if (line := self._line(export)))))
+            lines = [self._line(export) for export in wanted]
+            self._write("".join(sorted(lines)))
         except OSError as error:
-            log.warning("drives can't be exported: %s: %s", self._file, error.strerror)
+            self._warn(f"drives can't be exported, tried again: {self._file}: {error.strerror}")
             return False
         except Exception:
-            log.exception("drives can't be exported: unexpected error, tried again with the next order")
+            log.exception("drives can't be exported: unexpected error, tried again")
             return False
-        return True
+        return all(lines)
+
+    def _warn(self, text: str) -> None:
+        """Once for each order, however often it is tried."""
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("%s", text)
 
     def _line(self, export: Export) -> str:
         """As exports(5) has it; empty for a drive that can't be exported."""
         try:
             path = drive_path(self._config, export)
         except NotPrepared as error:
-            log.warning("drive %s isn't exported to %s: %s", export.drive, export.client, error)
+            self._warn(f"drive {export.drive} isn't exported to {export.client}: {error}")
             return ""
         # A file system such as tmpfs has no identity that a restart of the server would keep.
         identity = uuid.uuid5(uuid.NAMESPACE_URL, f"file://{path}")
@@ -96,13 +115,15 @@ class Exports:
 
     def _write(self, lines: str) -> None:
         """The file goes last: as long as it is there, the server may not have heard of its end. Raises OSError."""
-        if not lines and not self._file.exists():
+        if lines == self._written or (not lines and not self._file.exists()):
             return
+        self._written = None
         self._file.parent.mkdir(exist_ok=True)
         file_replace(self._file, lines.encode(), mode=_MODE)
         _reload()
         if not lines:
             self._file.unlink(missing_ok=True)
+        self._written = lines
 
 
 def _reload() -> None:
