@@ -1,5 +1,7 @@
 """kill -9 of the console's processes and services while a run prints: nothing is lost, nothing placed twice."""
 
+import json
+
 import pytest
 
 from tests.e2e.documents import NUMBERED, gang, small
@@ -112,3 +114,31 @@ def test_a_console_killed_while_a_gang_starts(here):
     assert here.numbered_whole(f"{name}-0")
     assert here.numbered_whole(f"{name}-1")
     assert len(here.assignments(name)) == 2
+
+
+def test_a_console_killed_while_a_gang_checks_its_network(here):
+    """The members' check goes on without it; what it has come to opens the barrier afterwards."""
+    document = gang("console-killed-checking", NUMBERED)
+    document["spec"]["task_template"]["requested_resources"]["network"] = {"preflight": "allreduce"}
+    name = here.submit(document)
+    checking = "SELECT count(*) FROM runs_assignment WHERE detail = 'Checking the all-reduce with the others'"
+    eventually(lambda: here.sql(checking) == [(2,)], lambda: here.status(name), 60)
+
+    victims = ("console", "celery-react", "celery-place", "celery-beat")
+    for victim in victims:
+        here.stack.kill(victim)
+    checks = [here.directory(f"{name}-{rank}") / "preflight.json" for rank in (0, 1)]
+    eventually(lambda: all(json.loads(check.read_text())["passed"] for check in checks), "it has passed", 120)
+    for victim in victims:
+        here.stack.restart(victim)
+    here.stack.wait_ready()
+
+    here.wait_running(name)
+    here.wait_lines(f"{name}-0", 3)
+    here.stop(name)
+    assert here.numbered_whole(f"{name}-0")
+    assert here.numbered_whole(f"{name}-1")
+    assert len(here.assignments(name)) == 2
+    told = "SELECT count(*) FROM runs_workerevent WHERE reason->>'text' LIKE 'All-reduce checked%%'"
+    noted = here.sql(told)
+    assert noted == [(2,)], "once for each worker"
