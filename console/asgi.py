@@ -13,7 +13,7 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 django.setup()
 
-from console.streams import agents, http, live, logs  # noqa: E402 - Django's apps must be loaded first
+from console.streams import agents, http, live, logs, run_logs  # noqa: E402 - Django's apps must be loaded first
 from console.streams.database import in_thread  # noqa: E402 - likewise
 from console.streams.hub import hub  # noqa: E402 - likewise
 from machines.silence import machines_heard_after_start  # noqa: E402 - likewise
@@ -33,6 +33,8 @@ async def application(scope: http.Scope, receive: http.Receive, send: http.Send)
         await live.app(scope, receive, send)
     elif logs.PATH.match(scope["path"]):
         await logs.app(scope, receive, send)
+    elif run_logs.PATH.match(scope["path"]):
+        await run_logs.app(scope, receive, send)
     else:
         await _pages(scope, receive, send)
 

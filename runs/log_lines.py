@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import F, QuerySet, Sum, Window
+from django.db.models import F, Q, QuerySet, Sum, Window
 
 from runs.logs import chunk_batches
-from runs.models import Assignment, LogChunk
+from runs.models import Assignment, LogChunk, Run
 
 MOST_LINES = 1000
 """Of one range."""
@@ -65,6 +65,25 @@ class _Piece:
     data: bytes
     count: int
     left_out: int
+
+
+def log_sources(run: Run, *, worker: str = "", attempt: int | None = None) -> list[Assignment]:
+    """The assignments whose logs are read, by rank: of the attempt asked for, else of the newest.
+
+    Where workers start on their own each has its own attempts. `run` as people see it.
+    """
+    assignments = Assignment.objects.filter(Q(attempt__run=run) | Q(attempt__run__parent=run))
+    if worker:
+        assignments = assignments.filter(worker__name=worker)
+    elif attempt is None and not run.independent:
+        attempt = run.attempt_no
+    if attempt is not None:
+        assignments = assignments.filter(attempt__number=attempt)
+    newest = assignments.order_by("worker_id", "-attempt__number").distinct("worker_id")
+    found = Assignment.objects.filter(id__in=newest.values("id")).select_related(
+        "worker", "attempt", "machine"
+    )
+    return list(found.order_by("worker__rank"))
 
 
 def lines_total(assignments: Sequence[Assignment]) -> int:

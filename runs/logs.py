@@ -136,6 +136,11 @@ def chunk_batches(chunks: QuerySet[LogChunk], size: int, beyond: str) -> Iterato
         batch = list(chunks.filter(**{beyond: batch[-1].offset})[:size])
 
 
+def left_out_words(size: int) -> str:
+    """What stands where `size` bytes are no longer kept."""
+    return f"{format_size(size)} left out here: the log passed its limit. Its beginning and end are kept."
+
+
 def log_pieces(
     assignment_id: uuid.UUID | str, start: int, *, limit: int = 4 * MIB, tell_gap: bool = True
 ) -> Iterator[Piece]:
@@ -148,10 +153,7 @@ def log_pieces(
         if chunk.offset > position and not tell_gap:
             return
         if chunk.offset > position:
-            left_out = format_size(chunk.offset - position)
-            note = (
-                f"\n[{left_out} left out here: the log passed its limit. Its beginning and end are kept.]\n"
-            )
+            note = f"\n[{left_out_words(chunk.offset - position)}]\n"
             yield Piece(note.encode(), chunk.offset)
         data = bytes(chunk.data)[max(0, position - chunk.offset) :]
         position = chunk.offset + chunk.size

@@ -1,4 +1,4 @@
-"""What drf-spectacular can't see: shapes of bodies and answers, the run document, the log stream."""
+"""What drf-spectacular can't see: shapes of bodies and answers, the run document, the streams of logs."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,8 +13,8 @@ from pydantic.json_schema import models_json_schema
 
 from common.problem import CONTENT_TYPE
 from console.api.answers import Problem
+from console.api.log_streams import log_streams
 from console.api.pages import DEFAULT_LIMIT, LARGEST_CURSOR, MAX_LIMIT
-from console.streams.logs import MOST
 from wire.spec import run_schema
 from wire.spec.schema import tidied
 
@@ -159,7 +159,7 @@ DOCUMENT_BODY: Schema = {"$ref": REF + DOCUMENT}
 def complete(result: Schema, **_: Any) -> Schema:
     """drf-spectacular's last hook: the shapes by name, the log stream, which bodies may be left out."""
     result["components"].setdefault("schemas", {}).update(_components())
-    result["paths"].update(log_stream())
+    result["paths"].update(log_streams({"$ref": REF + "Problem"}))
     for path in result["paths"].values():
         for each in path.values():
             if (required := each.pop("x-body-required", None)) is not None:
@@ -196,61 +196,3 @@ def _moved(node: Any) -> Any:
         key: re.sub(r"^#/\$defs/", REF, value) if key == "$ref" and isinstance(value, str) else _moved(value)
         for key, value in node.items()
     }
-
-
-def log_stream() -> dict[str, Schema]:
-    """`…/logs` is a plain ASGI application (console/streams/logs.py), which no generator looks at."""
-    names = ("organization", "workspace", "worker")
-    whole = {"type": "integer", "minimum": 0, "maximum": MOST}
-    queries = {
-        "tail": (whole, "Only the last so many lines."),
-        "since": (
-            {
-                "anyOf": [
-                    {"type": "string", "pattern": "^[0-9]{1,6}[smhd]$"},
-                    {"type": "string", "format": "date-time"},
-                ]
-            },
-            "Only what came since: a duration before now such as `10m`, or a time with its zone.",
-        ),
-        "follow": ({"type": "boolean"}, "Go on until the worker has ended."),
-        "attempt": ({**whole, "minimum": 1}, "Of which attempt; the newest by default."),
-        "offset": (whole, "From this byte of the attempt's log on, instead of `tail` and `since`."),
-    }
-    described = {
-        "operationId": "worker_logs",
-        "summary": "The worker's log: text, streamed.",
-        "tags": ["workers"],
-        "parameters": [
-            *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names),
-            *(
-                {"name": name, "in": "query", "schema": schema, "description": description}
-                for name, (schema, description) in queries.items()
-            ),
-        ],
-        "security": [{"token": []}, {"cookieAuth": []}],
-        "responses": {
-            "200": {
-                "description": "The log; empty while the worker has none.",
-                "headers": {
-                    "X-Log-Offset": {
-                        "schema": {"type": "integer"},
-                        "description": "Where the answer begins.",
-                    },
-                    "X-Log-Attempt": {
-                        "schema": {"type": "integer"},
-                        "description": "Of which attempt it is.",
-                    },
-                },
-                "content": {"text/plain": {"schema": {"type": "string"}}},
-            },
-            **{
-                str(status): {
-                    "description": HTTPStatus(status).phrase,
-                    "content": {CONTENT_TYPE: {"schema": {"$ref": REF + "Problem"}}},
-                }
-                for status in (400, 401, 404)
-            },
-        },
-    }
-    return {"/api/v1/o/{organization}/w/{workspace}/workers/{worker}/logs": {"get": described}}

@@ -24,7 +24,7 @@ RUN = f"{WORKSPACE}/runs/<str:run>"
 WORKER = f"{WORKSPACE}/workers/<str:worker>"
 
 urlpatterns = [
-    # Runs and workers. `…/workers/<worker>/logs` is a stream: console/streams/logs.py.
+    # Runs and workers. `…/logs` of both are streams: console/streams/logs.py and run_logs.py.
     path(f"{WORKSPACE}/runs", runs.Runs.as_view()),
     path(RUN, runs.OneRun.as_view()),
     path(f"{RUN}/stop", runs.RunStop.as_view()),

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -16,7 +15,7 @@ from console.numbers import number_read
 from console.pages.errors import page
 from console.pages.log_text import ERROR_BYTES, Line, coloured, log_lines
 from console.pages.scope import Scope, workspace_scope
-from runs.log_lines import MOST_LINES, RawLine, lines_read, lines_search
+from runs.log_lines import MOST_LINES, RawLine, lines_read, lines_search, log_sources
 from runs.models import Assignment, Run
 from runs.presentation import run_get, workers_ranked
 from runs.states import RUN_ENDED, WORKER_ENDED
@@ -44,7 +43,7 @@ class LogView:
     ranks: bool
     """Several workers: each line is told with its rank."""
     download: str
-    """Of one worker's log as a file; empty for a merged one."""
+    """All of it as a file; empty while nobody has a log."""
 
 
 @page
@@ -101,25 +100,6 @@ def run_log_search(
     return JsonResponse({"numbers": got.numbers, "next": got.next, "total": got.total})
 
 
-def log_sources(run: Run, *, worker: str = "", attempt: int | None = None) -> list[Assignment]:
-    """The assignments whose logs are read, by rank: of the attempt asked for, else of the newest.
-
-    Where workers start on their own each has its own attempts. `run` as people see it.
-    """
-    assignments = Assignment.objects.filter(Q(attempt__run=run) | Q(attempt__run__parent=run))
-    if worker:
-        assignments = assignments.filter(worker__name=worker)
-    elif attempt is None and not run.independent:
-        attempt = run.attempt_no
-    if attempt is not None:
-        assignments = assignments.filter(attempt__number=attempt)
-    newest = assignments.order_by("worker_id", "-attempt__number").distinct("worker_id")
-    found = Assignment.objects.filter(id__in=newest.values("id")).select_related(
-        "worker", "attempt", "machine"
-    )
-    return list(found.order_by("worker__rank"))
-
-
 def log_view(
     scope: Scope, run: Run, *, worker: str = "", attempt: int | None = None, plain: int = PLAIN_LINES
 ) -> LogView:
@@ -135,14 +115,19 @@ def log_view(
         plain=_plain(sources, plain),
         none=_none_words(sources),
         ranks=len(sources) > 1,
-        download=_download(scope, sources[0]) if worker and sources else "",
+        download=_download(scope, run, sources, attempt),
     )
 
 
-def _download(scope: Scope, source: Assignment) -> str:
-    """As one text (console/streams/logs.py)."""
-    place = f"/api/v1/o/{scope.organization.slug}/w/{scope.here.slug}/workers/{source.worker.name}/logs"
-    return f"{place}?attempt={source.attempt.number}"
+def _download(scope: Scope, run: Run, sources: list[Assignment], attempt: int | None) -> str:
+    """As one text: a worker's as it was written, several merged (console/streams/logs.py, run_logs.py)."""
+    place = f"/api/v1/o/{scope.organization.slug}/w/{scope.here.slug}"
+    if len(sources) == 1:
+        only = sources[0]
+        return f"{place}/workers/{only.worker.name}/logs?attempt={only.attempt.number}"
+    if run.independent and attempt is None:  # each of its workers has attempts of its own
+        return f"{place}/runs/{run.name}/logs"
+    return f"{place}/runs/{run.name}/logs?attempt={sources[0].attempt.number}" if sources else ""
 
 
 def _plain(sources: list[Assignment], count: int) -> list[Line]:

@@ -14,6 +14,7 @@ from runs.explaining.moments import moment_read
 from runs.logs import Piece, log_complete, log_first_offset, log_pieces, log_since_offset, log_tail_offset
 from runs.models import Assignment, Worker
 from runs.states import RUN_ENDED, WORKER_ENDED, AttemptState
+from tenancy.models import Workspace
 from wire.quantities import parse_duration
 
 PATH = re.compile(r"^/api/v1/o/([-\w]+)/w/([-\w]+)/workers/([^/]+)/logs$")
@@ -98,29 +99,34 @@ async def _send_from(source: Source, asked: Asked, send: http.Send) -> None:
             await http.wait(event, LOOK_AGAIN_SECONDS)
 
 
-def _asked(scope: http.Scope) -> Asked:
-    match = PATH.match(scope["path"])
+def place_asked(scope: http.Scope, path: re.Pattern[str]) -> tuple[Workspace, str]:
+    """The workspace whose runs are read, and what of it; `path` matches the address. Raises HttpError."""
+    match = path.match(scope["path"])
     assert match is not None  # noqa: S101 - the router matched it
-    organization, workspace_slug, name = match.groups()
+    organization, workspace, name = match.groups()
     if scope["method"] not in {"GET", "HEAD"}:
         raise http.HttpError(405, "Wrong method", "Logs are read with GET.", allow="GET")
-    workspace = reader_workspace(scope, organization, workspace_slug)
+    # PostgreSQL keeps no NUL in a text, so no run or worker has one in its name.
+    return reader_workspace(scope, organization, workspace), name.replace("\0", "�")
+
+
+def _asked(scope: http.Scope) -> Asked:
+    workspace, name = place_asked(scope, PATH)
     params = http.query(scope, PARAMETERS)
-    # PostgreSQL keeps no NUL in a text, so no worker has one in its name.
-    worker = Worker.objects.filter(run__workspace=workspace, name=name.replace("\0", "�")).first()
+    worker = Worker.objects.filter(run__workspace=workspace, name=name).first()
     if worker is None:
         raise http.HttpError(404, "No such worker", f"There is no worker `{name[:63]}` in {workspace.slug}.")
     return Asked(
         worker_id=worker.id,
-        attempt=_number(params, "attempt", low=1),
-        tail=_number(params, "tail", low=0),
+        attempt=number_asked(params, "attempt", low=1),
+        tail=number_asked(params, "tail", low=0),
         since=_since(params.get("since")),
-        offset=_number(params, "offset", low=0),
+        offset=number_asked(params, "offset", low=0),
         follow=_flag(params, "follow") and scope["method"] == "GET",
     )
 
 
-def _number(params: dict[str, str], name: str, *, low: int) -> int | None:
+def number_asked(params: dict[str, str], name: str, *, low: int) -> int | None:
     value = params.get(name)
     if value is None:
         return None
