@@ -7,6 +7,7 @@ there never change, until the middle of a log that has passed its limit is left 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import F, Q, QuerySet, Sum, Window
@@ -35,6 +36,8 @@ class RawLine:
     number: int
     assignment_id: Any
     data: bytes
+    at: datetime | None = None
+    """When the piece in which it ended was printed; None while it has not ended."""
     left_out: int = 0
     """Bytes before it that are no longer kept."""
 
@@ -57,13 +60,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class LinePiece:
     """Whole lines, of one chunk and what the chunks before it left unfinished."""
 
     assignment_id: Any
     first: int
     data: bytes
     count: int
+    at: datetime
     left_out: int
 
 
@@ -96,7 +100,7 @@ def lines_read(assignments: Sequence[Assignment], first: int, count: int) -> Ran
     start = max(0, first + total if first < 0 else first)
     end = start + min(count, MOST_LINES)
     lines: list[RawLine] = []
-    for piece in _pieces(assignments, start, end):
+    for piece in line_pieces(assignments, start, end):
         lines += _cut(piece, start, end)
     return Range(lines, _pending(assignments, total) if end >= total else [], total)
 
@@ -106,7 +110,7 @@ def lines_search(assignments: Sequence[Assignment], pattern: re.Pattern[bytes], 
     numbers: list[int] = []
     seen = 0
     following: int | None = None
-    for piece in _pieces(assignments, first):
+    for piece in line_pieces(assignments, first):
         if seen > SEARCH_BYTES or len(numbers) >= MOST_MATCHES:
             following = piece.first
             break
@@ -119,7 +123,7 @@ def _chunks(assignments: Sequence[Assignment]) -> QuerySet[LogChunk]:
     return LogChunk.objects.filter(assignment__in=[each.id for each in assignments])
 
 
-def _pieces(assignments: Sequence[Assignment], first: int, end: int | None = None) -> Iterator[_Piece]:
+def line_pieces(assignments: Sequence[Assignment], first: int, end: int | None = None) -> Iterator[LinePiece]:
     """From the one that holds line `first` on, to the one that holds the line before `end`.
 
     Data is read a few chunks at a time.
@@ -138,7 +142,7 @@ def _pieces(assignments: Sequence[Assignment], first: int, end: int | None = Non
                 yield from _piece(chunks[chunk_id], upto - lines, heads)
 
 
-def _piece(chunk: LogChunk, first: int, heads: dict[Any, tuple[int, bytes]]) -> Iterator[_Piece]:
+def _piece(chunk: LogChunk, first: int, heads: dict[Any, tuple[int, bytes]]) -> Iterator[LinePiece]:
     """`heads`: of each assignment, the offset that comes next and the line that is unfinished there."""
     key = chunk.assignment_id
     came, head = heads[key] if key in heads else _before(key, chunk.offset)
@@ -147,7 +151,7 @@ def _piece(chunk: LogChunk, first: int, heads: dict[Any, tuple[int, bytes]]) -> 
     whole = data.rfind(b"\n") + 1
     heads[key] = (chunk.offset + chunk.size, data[whole:][-HEAD_BYTES:])
     if whole:
-        yield _Piece(key, first, data[:whole], chunk.lines, gap)
+        yield LinePiece(key, first, data[:whole], chunk.lines, chunk.at, gap)
 
 
 def _before(assignment_id: Any, offset: int) -> tuple[int, bytes]:
@@ -166,15 +170,21 @@ def _before(assignment_id: Any, offset: int) -> tuple[int, bytes]:
     return end or 0, head[-HEAD_BYTES:]
 
 
-def _cut(piece: _Piece, start: int, end: int) -> Iterator[RawLine]:
+def _cut(piece: LinePiece, start: int, end: int) -> Iterator[RawLine]:
     lines = piece.data.split(b"\n")[: piece.count]
     for number, data in enumerate(lines, start=piece.first):
         if start <= number < end:
-            yield RawLine(number, piece.assignment_id, data, piece.left_out if number == piece.first else 0)
+            left_out = piece.left_out if number == piece.first else 0
+            yield RawLine(number, piece.assignment_id, data, piece.at, left_out)
 
 
-def _matches(piece: _Piece, pattern: re.Pattern[bytes]) -> Iterator[int]:
-    data = _SEQUENCE.sub(b"", piece.data) if b"\x1b" in piece.data else piece.data
+def plain_bytes(data: bytes) -> bytes:
+    """Without colours."""
+    return _SEQUENCE.sub(b"", data) if b"\x1b" in data else data
+
+
+def _matches(piece: LinePiece, pattern: re.Pattern[bytes]) -> Iterator[int]:
+    data = plain_bytes(piece.data)
     number, position, last = piece.first, 0, -1
     for match in pattern.finditer(data):
         number += data.count(b"\n", position, match.start())

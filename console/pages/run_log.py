@@ -1,8 +1,9 @@
 """A run's log, of all its workers merged or of one: a page, ranges of lines by number, and a search over all of it."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -15,16 +16,29 @@ from console.numbers import number_read
 from console.pages.errors import page
 from console.pages.log_text import ERROR_BYTES, Line, coloured, log_lines
 from console.pages.scope import Scope, workspace_scope
+from runs.log_folds import lines_fold
 from runs.log_lines import MOST_LINES, RawLine, lines_read, lines_search, log_sources
+from runs.logs import left_out_words, log_complete
 from runs.models import Assignment, Run
 from runs.presentation import run_get, workers_ranked
+from runs.reasons import exit_words
 from runs.states import RUN_ENDED, WORKER_ENDED
 
 PLAIN_LINES = 1000
 """What a page shows without JavaScript."""
 MOST = 10**9
+MOST_ENDS = 5
 MOST_SEARCHED = 200
 """Characters that are searched for."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What is to be known of a log below its last line: `Ended`, a time, `code 137: killed`; or a sentence alone."""
+
+    who: str
+    at: datetime | None
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +49,13 @@ class LogView:
     """Whose log it is."""
     lines_address: str
     search_address: str
+    folds_address: str
     assignments: list[Assignment]
     plain: list[Line]
     """The last lines, for pages without JavaScript."""
     none: str
     """What stands there while there is no line."""
+    ends: list[End]
     ranks: bool
     """Several workers: each line is told with its rank."""
     download: str
@@ -82,6 +98,7 @@ def run_log_lines(
             "total": got.total,
             "attempt": max((each.attempt.number for each in sources), default=0),
             "over": found.state in RUN_ENDED or _all_ended(sources),
+            "ends": [asdict(each) for each in log_ends(sources)],
         }
     )
 
@@ -100,6 +117,22 @@ def run_log_search(
     return JsonResponse({"numbers": got.numbers, "next": got.next, "total": got.total})
 
 
+@page
+@require_safe
+def run_log_folds(
+    request: HttpRequest, organization: str, workspace: str, cluster: str, run: str
+) -> HttpResponse:
+    """`?first=0`: lines of a part of the log that differ only in numbers. Lines with errors stand for themselves."""
+    _, found = _asked(request, organization, workspace, cluster, run)
+    sources = log_sources(found, worker=_worker(request), attempt=_number(request, "attempt"))
+    got = lines_fold(sources, max(0, _first(request)), ERROR_BYTES)
+    by_id = {each.id: each for each in sources}
+    folds = [
+        {"first": each.first, "count": each.count, "line": _line_data(each.last, by_id)} for each in got.folds
+    ]
+    return JsonResponse({"folds": folds, "read": got.read, "more": got.more})
+
+
 def log_view(
     scope: Scope, run: Run, *, worker: str = "", attempt: int | None = None, plain: int = PLAIN_LINES
 ) -> LogView:
@@ -111,9 +144,11 @@ def log_view(
         label=worker or run.name,
         lines_address=f"{reverse('run_log_lines', args=parts)}?{asked}",
         search_address=f"{reverse('run_log_search', args=parts)}?{asked}",
+        folds_address=f"{reverse('run_log_folds', args=parts)}?{asked}",
         assignments=sources,
         plain=_plain(sources, plain),
         none=_none_words(sources),
+        ends=log_ends(sources),
         ranks=len(sources) > 1,
         download=_download(scope, run, sources, attempt),
     )
@@ -145,6 +180,24 @@ def _none_words(sources: list[Assignment]) -> str:
     return f"No output yet. {told}" if told else "No output yet."
 
 
+def log_ends(sources: Sequence[Assignment]) -> list[End]:
+    """How it ended, and what may still arrive; of several workers, how those ended that failed."""
+    failed = [each for each in sources if each.exit and (len(sources) == 1 or each.exit.get("code") != 0)]
+    ends = [_end(each, named=len(sources) > 1) for each in failed]
+    silent = {each.machine.name: each.machine.unreachable_at for each in sources if not log_complete(each)}
+    away = [
+        End("", None, f"{name} is unreachable since {since:%H:%M} UTC; what it prints arrives later.")
+        for name, since in silent.items()
+        if since is not None
+    ]
+    return [*ends[:MOST_ENDS], *away[:MOST_ENDS]]
+
+
+def _end(source: Assignment, *, named: bool) -> End:
+    how = exit_words(source.exit or {}, memory_bytes=source.launch.get("memory_bytes", 0))
+    return End(f"{source.worker.name} ended" if named else "Ended", source.ended_at, how)
+
+
 def _all_ended(sources: Iterable[Assignment]) -> bool:
     return all(each.state in WORKER_ENDED for each in sources)
 
@@ -157,7 +210,8 @@ def _line_data(line: RawLine, by_id: dict[Any, Assignment]) -> dict[str, Any]:
         "text": shown.text,
         "error": shown.error,
         "folded": shown.folded,
-        "left_out": line.left_out,
+        "at": line.at,
+        "left_out": left_out_words(line.left_out) if line.left_out else "",
     }
 
 

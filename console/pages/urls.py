@@ -60,6 +60,7 @@ urlpatterns = [
     path(f"{RUN}/explanation", explanation.run_explanation, name="run_explanation"),
     path(f"{RUN}/log", run_log.run_log, name="run_log"),
     path(f"{RUN}/log/lines", run_log.run_log_lines, name="run_log_lines"),
+    path(f"{RUN}/log/folds", run_log.run_log_folds, name="run_log_folds"),
     path(f"{RUN}/log/search", run_log.run_log_search, name="run_log_search"),
     path(f"{RUN}/offers/<str:offer>", run_offer.run_offer, name="run_offer"),
     path(f"{RUN}/metrics", run_page.run_metrics, name="run_metrics"),

@@ -32,6 +32,7 @@ window.astraeus = window.astraeus || {};
       this.asked = new Set();
       this.total = 0;
       this.pending = [];
+      this.ends = [];
       this.attempt = null;
       this.over = false;
     }
@@ -53,6 +54,7 @@ window.astraeus = window.astraeus || {};
       if (restarted || got.total < this.total) this.blocks.clear();
       this.attempt = got.attempt;
       this.over = got.over;
+      this.ends = got.ends;
       this.keep(got);
       return restarted;
     }
@@ -102,10 +104,11 @@ window.astraeus = window.astraeus || {};
     }
   }
 
-  /* Numbers of the lines that a search finds, read part by part; `told(numbers, searched)` after each, 0 to 1. */
-  async function search(address, text, told, stopped) {
+  /* Numbers of the lines from `first` on that a search finds (without `text`: those with errors), read part by part;
+     `told(numbers, searched)` after each, 0 to 1. */
+  async function search(address, text, told, stopped, first = 0) {
     const numbers = [];
-    let next = 0;
+    let next = first;
     while (next !== null && !stopped()) {
       const got = await get(address, text ? { text, first: next } : { first: next });
       numbers.push(...got.numbers);
@@ -115,5 +118,5 @@ window.astraeus = window.astraeus || {};
     return numbers;
   }
 
-  Object.assign(window.astraeus, { Lines, search, Gone });
+  Object.assign(window.astraeus, { Lines, get, search, Gone });
 })();

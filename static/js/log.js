@@ -2,14 +2,15 @@
 "use strict";
 
 (() => {
-  const { Lines, search, Gone, lineNodes, say } = window.astraeus;
+  const { Lines, Folds, Finder, Marks, Gone, rowElement, endElement, say } = window.astraeus;
   const LINE_PX = 18;
-  const AROUND = 120; /* lines drawn above and below those in sight */
+  const AROUND = 120; /* rows drawn above and below those in sight */
   const SHORT_LINES = 20;
   const MOST_PX = 15_000_000; /* browsers draw nothing beyond some height */
   const AT_END_PX = 24;
   const EVERY_MS = 400; /* a log that is written fast is read so often */
   const RETRY_MS = 2000;
+  const NARROW = "(max-width: 719px)";
 
   const number = (value) => value.toLocaleString("en");
 
@@ -19,21 +20,22 @@
       this.box = root.querySelector(".log");
       this.short = "short" in root.dataset;
       this.ranks = "ranks" in root.dataset;
-      this.none = this.box.querySelector(".none");
       this.lines = new Lines(root.dataset.lines, (error) => (error ? this.failed(error) : this.draw()));
+      this.folds = new Folds(root.dataset.folds);
       this.follow = true;
+      this.times = false;
       this.fresh = 0;
-      this.hits = [];
-      this.hit = -1;
-      this.errors = null;
-      this.marked = this.addressed();
-      this.searching = 0;
+      this.marks = new Marks(!this.short);
       this.pad = document.createElement("div");
       this.pad.className = "space";
       this.pane = document.createElement("div");
       this.pane.className = "pane";
       this.pad.append(this.pane);
       this.started = false;
+      this.first = new Promise((resolve) => {
+        this.firstRead = resolve;
+      });
+      if (!this.short) this.finder = new Finder(this, root.dataset.search);
       this.controls();
       this.refresh();
     }
@@ -52,7 +54,9 @@
         this.noteShow("");
         if (restarted) this.restarted();
         else if (!this.follow) this.freshAdd(this.lines.total - before);
+        this.firstRead();
         this.begin();
+        this.grown();
         this.draw();
       } catch (error) {
         this.failed(error);
@@ -77,10 +81,17 @@
     }
 
     restarted() {
-      this.hits = [];
-      this.errors = null;
+      this.finder?.clear();
+      this.folds.clear();
       this.fresh = 0;
       this.noteShow(`Attempt ${this.lines.attempt}`);
+    }
+
+    grown() {
+      if (this.short) return;
+      this.endsShow();
+      this.finder.errorsLater();
+      this.foldMore();
     }
 
     /* What the server wrote into the page is exchanged for the live lines once there are any. */
@@ -89,19 +100,23 @@
       this.started = true;
       this.box.replaceChildren(this.pad);
       this.box.classList.add("live");
-      if (this.marked) this.go(this.marked[0]);
-      else if ("firstError" in this.root.dataset) this.errorGo(1);
+      if (this.marks.range) this.go(this.marks.range[0]);
+      else if ("firstError" in this.root.dataset) this.finder.errorGo(1);
     }
 
     /* Drawing */
 
-    get height() {
-      return Math.min(this.lines.count * LINE_PX, MOST_PX);
+    get rows() {
+      return this.folds.rows(this.lines.count);
     }
 
-    /* Pixels of the scroll bar for one line. */
+    get height() {
+      return Math.min(this.rows * LINE_PX, MOST_PX);
+    }
+
+    /* Pixels of the scroll bar for one row. */
     get scale() {
-      return this.height / Math.max(1, this.lines.count);
+      return this.height / Math.max(1, this.rows);
     }
 
     draw() {
@@ -116,23 +131,42 @@
       this.box.scrollTop = this.box.scrollHeight;
     }
 
+    /* So few wrapped rows that all are drawn: they are as high as they are. */
+    get whole() {
+      return this.rows <= 2 * AROUND && this.box.classList.contains("wrap");
+    }
+
+    drawWhole() {
+      this.pane.replaceChildren(...this.elements(0, this.rows));
+      Object.assign(this.pane.style, { top: "0", bottom: "" });
+      this.pad.style.height = `${this.pane.offsetHeight}px`;
+      const shown = this.pane.children[this.toShow];
+      if (this.follow) this.box.scrollTop = this.box.scrollHeight;
+      else if (shown) this.box.scrollTop = shown.offsetTop - this.box.clientHeight / 2;
+      this.toShow = -1;
+      this.followShow();
+    }
+
     drawSight() {
+      if (this.whole) {
+        this.drawWhole();
+        return;
+      }
       this.pad.style.height = `${this.height}px`;
       if (this.follow) this.box.scrollTop = this.box.scrollHeight;
       const seen = Math.ceil(this.box.clientHeight / LINE_PX);
       const top = Math.floor(this.box.scrollTop / this.scale);
-      const first = Math.max(0, Math.min(top, this.lines.count - seen) - AROUND);
-      const end = Math.min(this.lines.count, top + seen + AROUND);
-      this.lines.want(first, end);
+      const first = Math.max(0, Math.min(top, this.rows - seen) - AROUND);
+      const end = Math.min(this.rows, top + seen + AROUND);
       this.pane.replaceChildren(...this.elements(first, end));
       this.place(top, first, end);
       this.followShow();
     }
 
-    /* Puts the pane where its line `top` is in sight; at the end of the log, its end at the end. */
+    /* Puts the pane where its row `top` is in sight; at the end of the log, its end at the end. */
     place(top, first, end) {
       const wrapped = this.box.classList.contains("wrap");
-      if (end === this.lines.count && (this.follow || this.atEnd())) {
+      if (end === this.rows && (this.follow || this.atEnd())) {
         Object.assign(this.pane.style, { top: "", bottom: "0" });
         return;
       }
@@ -143,37 +177,17 @@
 
     elements(first, end) {
       const found = [];
-      for (let at = first; at < end; at += 1) found.push(this.element(at, this.lines.at(at)));
+      for (let row = first; row < end; row += 1) {
+        const { line, fold } = this.folds.inRow(row);
+        if (!fold && !this.short) this.lines.want(line, line + 1);
+        found.push(rowElement(this, line, fold ? fold.line : this.lines.at(line), fold));
+      }
       return found;
     }
 
-    element(at, line) {
-      const element = document.createElement("div");
-      element.className = "line";
-      if (!this.short) element.append(this.anchor(at, line));
-      if (!line) return element;
-      if (this.ranks) element.append(Object.assign(document.createElement("span"), { className: "rank", textContent: line.rank }));
-      if (line.left_out) element.append(this.aside(`${number(line.left_out)} bytes left out here: the log passed its limit. `));
-      element.append(lineNodes(line.text));
-      if (line.folded) element.append(this.aside(` (${number(line.folded)} update${line.folded === 1 ? "" : "s"} folded)`));
-      element.classList.toggle("bad", line.error);
-      element.classList.toggle("hit", this.hits.includes(at));
-      element.classList.toggle("now", this.hits[this.hit] === at || this.isMarked(at));
-      return element;
-    }
-
-    anchor(at, line) {
-      const anchor = document.createElement("a");
-      anchor.className = "n";
-      anchor.href = `#L${at + 1}`;
-      anchor.tabIndex = -1;
-      anchor.dataset.n = number(at + 1);
-      anchor.setAttribute("aria-label", line?.error ? `Line ${at + 1}, an error` : `Line ${at + 1}`);
-      return anchor;
-    }
-
-    aside(text) {
-      return Object.assign(document.createElement("span"), { className: "aside", textContent: text });
+    /* What is to be known below the last line: how it ended, what may still come. */
+    endsShow() {
+      this.root.querySelector("[data-ends]").replaceChildren(...this.lines.ends.map(endElement));
     }
 
     /* Following */
@@ -209,114 +223,44 @@
     }
 
     /* Brings a line (from 0) into the middle of what is in sight. */
-    go(at) {
+    go(line) {
       this.follow = false;
-      const middle = Math.max(0, at - Math.floor(this.box.clientHeight / LINE_PX / 2));
-      this.pad.style.height = `${this.height}px`;
-      this.box.scrollTop = middle * this.scale;
+      this.toShow = this.folds.row(line);
+      const middle = Math.max(0, this.toShow - Math.floor(this.box.clientHeight / LINE_PX / 2));
+      if (!this.whole) this.scrollTo(middle);
       this.follow = false;
       this.draw();
     }
 
-    /* Addresses of lines */
+    scrollTo(row) {
+      this.pad.style.height = `${this.height}px`;
+      this.box.scrollTop = row * this.scale;
+    }
 
-    addressed() {
-      const found = /^#L(\d+)(?:-L?(\d+))?$/.exec(location.hash);
-      if (!found || this.short) return null;
-      const first = Math.max(0, Number(found[1]) - 1);
-      return [first, Math.max(first, Number(found[2] || found[1]) - 1)];
+    /* The line at the top of what is in sight. */
+    get topLine() {
+      const top = this.box.scrollTop;
+      const row = this.whole
+        ? [...this.pane.children].findIndex((each) => each.offsetTop + each.offsetHeight > top)
+        : Math.floor(top / this.scale);
+      return this.folds.inRow(Math.min(Math.max(0, this.rows - 1), Math.max(0, row))).line;
     }
 
     isMarked(at) {
-      return Boolean(this.marked) && at >= this.marked[0] && at <= this.marked[1];
+      return this.marks.has(at);
     }
 
     pick(anchor, extend) {
-      const at = Number(anchor.hash.slice(2)) - 1;
-      const from = extend && this.marked ? this.marked[0] : at;
-      this.marked = [Math.min(from, at), Math.max(from, at)];
-      const [first, last] = this.marked;
-      history.replaceState(null, "", first === last ? `#L${first + 1}` : `#L${first + 1}-L${last + 1}`);
+      this.marks.pick(Number(anchor.hash.slice(2)) - 1, extend);
       this.followSet(false);
       this.draw();
     }
 
     async linkCopy() {
-      const seen = Math.min(this.lines.count, Math.floor(this.box.scrollTop / this.scale) + 1);
-      const hash = this.marked ? location.hash : `#L${seen}`;
+      const hash = this.marks.range ? location.hash : `#L${this.topLine + 1}`;
       await navigator.clipboard.writeText(`${location.href.split("#")[0]}${hash}`);
       say(`Copied the address of line ${hash.slice(2)}`);
       this.noteShow(`Copied ${hash}`);
-    }
-
-    /* Searching */
-
-    async find(text) {
-      const mine = (this.searching += 1);
-      this.text = text;
-      this.hits = [];
-      this.hit = -1;
-      if (!text) {
-        this.foundShow("");
-        this.draw();
-        return;
-      }
-      const told = (numbers, part, total) => {
-        this.hits = numbers;
-        const matches = `${number(numbers.length)} match${numbers.length === 1 ? "" : "es"}`;
-        if (part < 1) this.foundShow(`${matches} so far, ${Math.floor(part * 100)} % searched`);
-        else if (!numbers.length) this.foundShow(`Nothing matches “${text}” in ${number(total)} lines.`);
-        if (numbers.length && this.hit < 0) this.hitGo(1);
-        else this.draw();
-        if (part === 1 && numbers.length) this.hitShow();
-      };
-      try {
-        await search(this.root.dataset.search, text, told, () => this.searching !== mine);
-      } catch (error) {
-        this.failed(error);
-      }
-    }
-
-    /* To the next (1) or previous (-1) match. */
-    hitGo(by) {
-      if (!this.hits.length) return;
-      this.hit = this.hit < 0 ? (by > 0 ? 0 : this.hits.length - 1) : (this.hit + by + this.hits.length) % this.hits.length;
-      this.hitShow();
-      this.go(this.hits[this.hit]);
-    }
-
-    hitShow() {
-      this.foundShow(`${number(this.hit + 1)} of ${number(this.hits.length)}`);
-    }
-
-    foundShow(text) {
-      const place = this.root.querySelector("[data-found]");
-      if (place) place.textContent = text;
-    }
-
-    /* To the next error below what is in sight (1), or above (-1); round the end. */
-    async errorGo(by) {
-      const read = this.lines.total;
-      if (this.errors === null || this.errorsOf !== read) {
-        try {
-          this.errors = await search(this.root.dataset.search, "", () => {}, () => false);
-          this.errorsOf = read;
-        } catch (error) {
-          this.failed(error);
-          return;
-        }
-      }
-      if (!this.errors.length) {
-        this.noteShow("No line reports an error.");
-        return;
-      }
-      const here = this.marked ? this.marked[0] : -1;
-      const after = this.errors.filter((at) => (by > 0 ? at > here : at < here));
-      const at = (by > 0 ? after[0] : after.at(-1)) ?? (by > 0 ? this.errors[0] : this.errors.at(-1));
-      this.marked = [at, at];
-      history.replaceState(null, "", `#L${at + 1}`);
-      this.noteShow(`Error ${number(this.errors.indexOf(at) + 1)} of ${number(this.errors.length)}, line ${number(at + 1)}`);
-      this.go(at);
     }
 
     noteShow(text) {
@@ -338,22 +282,20 @@
       const actions = {
         follow: () => this.followSet(!this.follow),
         wrap: () => this.wrap(),
-        error: () => this.errorGo(1),
+        times: () => this.timesSwitch(),
+        folding: () => this.fold(),
+        announce: () => this.announceSwitch(),
+        more: () => this.more(),
+        error: () => this.finder.errorGo(1),
         link: () => this.linkCopy(),
-        previous: () => this.hitGo(-1),
+        previous: () => this.finder.hitGo(-1),
       };
       for (const [name, action] of Object.entries(actions)) {
         this.button(name).hidden = false;
         this.button(name).addEventListener("click", action);
       }
-      const form = this.button("find");
-      form.hidden = false;
-      form.addEventListener("submit", (event) => {
-        event.preventDefault();
-        const text = form.querySelector("input").value;
-        if (text === this.text && this.hits.length) this.hitGo(1);
-        else this.find(text);
-      });
+      if (matchMedia(NARROW).matches) this.wrap();
+      this.formListen(this.button("find"));
       this.box.addEventListener("keydown", (event) => this.pressed(event));
       this.box.addEventListener("click", (event) => {
         const anchor = event.target.closest("a.n");
@@ -361,15 +303,73 @@
         event.preventDefault();
         this.pick(anchor, event.shiftKey);
       });
+      document.addEventListener("keydown", (event) => {
+        if ((event.ctrlKey || event.metaKey) && event.key === "f") this.noteShow("The browser's own search sees only the lines on screen.");
+      });
       window.addEventListener("hashchange", () => {
-        this.marked = this.addressed();
-        if (this.marked) this.go(this.marked[0]);
+        this.marks.read();
+        if (this.marks.range) this.go(this.marks.range[0]);
       });
     }
 
+    formListen(form) {
+      form.hidden = false;
+      form.addEventListener("submit", (event) => {
+        event.preventDefault();
+        const text = form.querySelector("input").value;
+        if (text === this.finder.text && this.finder.hits.length) this.finder.hitGo(1);
+        else this.finder.find(text);
+      });
+    }
+
+    press(name, on) {
+      this.button(name).setAttribute("aria-pressed", String(on));
+      this.draw();
+    }
+
     wrap() {
-      const wrapped = this.box.classList.toggle("wrap");
-      this.button("wrap").setAttribute("aria-pressed", String(wrapped));
+      this.press("wrap", this.box.classList.toggle("wrap"));
+    }
+
+    timesSwitch() {
+      this.times = !this.times;
+      this.press("times", this.times);
+    }
+
+    announceSwitch() {
+      this.finder.announce = !this.finder.announce;
+      this.press("announce", this.finder.announce);
+    }
+
+    more() {
+      const button = this.button("more");
+      button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") !== "true"));
+    }
+
+    fold() {
+      this.keeping(() => {
+        this.folds.on = !this.folds.on;
+        this.folds.clear();
+      });
+      this.press("folding", this.folds.on);
+      this.foldMore();
+    }
+
+    foldMore() {
+      this.folds.refresh(this.lines.total, (apply) => this.keeping(apply)).catch((error) => this.failed(error));
+    }
+
+    unfold(fold) {
+      this.keeping(() => this.folds.unfold(fold));
+      this.box.focus();
+    }
+
+    /* Folds or unfolds; the line at the top stays there. */
+    keeping(change) {
+      const { follow, topLine } = this;
+      change();
+      if (!follow && !this.whole) this.scrollTo(this.folds.row(topLine));
+      this.finder.ticksDraw();
       this.draw();
     }
 
@@ -377,12 +377,13 @@
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const keys = {
         "/": () => this.button("find").querySelector("input").focus(),
-        n: () => this.hitGo(1),
-        N: () => this.hitGo(-1),
-        e: () => this.errorGo(1),
-        E: () => this.errorGo(-1),
+        n: () => this.finder.hitGo(1),
+        N: () => this.finder.hitGo(-1),
+        e: () => this.finder.errorGo(1),
+        E: () => this.finder.errorGo(-1),
         f: () => this.followSet(!this.follow),
         w: () => this.wrap(),
+        t: () => this.timesSwitch(),
         End: () => this.followSet(true),
       };
       if (!keys[event.key]) return;

@@ -1,5 +1,6 @@
 """The log viewer in a real browser: hostile text, a million lines, search, errors, addresses of lines, following."""
 
+import re
 import time
 
 import pytest
@@ -163,6 +164,8 @@ def test_it_works_by_keyboard_only(pair, house, browse):
     page.keyboard.press("?")
     expect(page.locator("#help")).to_contain_text("Open the log")
     page.keyboard.press("Escape")
+    page.keyboard.press("h")
+    expect(page.locator("#history")).to_be_focused()
     page.keyboard.press("l")
     page.wait_for_url(f"**{DDP}/log")
     expect(page.locator(".log .line").last).to_contain_text("last")
@@ -185,6 +188,54 @@ def test_it_works_by_keyboard_only(pair, house, browse):
     page.click("[data-link]")
     expect(page.locator("[data-note]")).to_contain_text("Copied #L")
     assert f"{DDP}/log#L" in page.evaluate("navigator.clipboard.readText()")
+    assert page.errors == []
+
+
+def test_what_a_reader_can_have_of_a_log(pair, house, browse):
+    """Errors marked beside the scroll bar and read out, times, repeats folded and unfolded, all of it as a file."""
+    steps = b"".join(b"step %d loss %d.5\n" % (number, 900 - number) for number in range(900))
+    make.log_write(pair[0], b"begin\n" + steps + b"ValueError: no\n" + b"last\n")
+    make.log_write(pair[1], b"from one\n")
+    page = browse(house.bea)
+    page.goto(f"{DDP}/log")
+    box = page.locator(".log")
+    expect(page.locator(".log .line").last).to_contain_text("from one")
+    expect(page.locator(".ticks path")).to_have_attribute("d", re.compile(r"^M0 \d+"))
+    bad = page.locator(".line.bad .n")
+    assert "✕" in bad.evaluate("anchor => getComputedStyle(anchor, '::before').content")
+    assert bad.get_attribute("aria-label") == "Line 902, an error"
+
+    page.click("[data-times]")
+    expect(page.locator(".log .time").last).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
+
+    page.click("[data-folding]")
+    expect(page.locator(".log .line")).to_have_count(5)
+    folded = page.locator(".log .line").nth(1)
+    expect(folded).to_contain_text("step 899 loss 1.5")
+    expect(folded.locator(".unfold")).to_have_text("899 lines like it folded")
+    assert folded.locator(".n").get_attribute("data-n") == "901"
+    make.log_write(pair[0], b"step 1 loss 1\nstep 2 loss 2\nstep 3 loss 3\n")
+    page.evaluate(PRINTED)
+    expect(page.locator(".log .line")).to_have_count(6)
+    page.fill("#log-find", "step 450 ")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-found]")).to_have_text("1 of 1")
+    assert "901" in box.evaluate(SIGHT)
+    expect(folded).to_have_class("line hit now")
+    folded.locator(".unfold").click()
+    page.click("[aria-label='Next match']")
+    expect(page.locator(".log .hit")).to_contain_text("step 450 loss 450.5")
+    assert page.locator(".log .unfold").count() <= 1
+    page.click("[data-folding]")
+
+    page.click("[data-announce]")
+    make.log_write(pair[1], b"RuntimeError: again\n")
+    page.evaluate(PRINTED)
+    expect(page.locator("#say")).to_have_text("1 new error, line 908", timeout=20_000)
+    page.keyboard.press("Control+f")
+    expect(page.locator("[data-note]")).to_contain_text("sees only the lines on screen")
+    assert page.locator("text=Download").get_attribute("download") == "ddp-resnet50.log"
+    assert violations(page) == []
     assert page.errors == []
 
 
@@ -240,4 +291,8 @@ def test_it_fits_a_phone(pair, house, browse, width):
     for address in (WORKER, f"{DDP}/log"):
         page.goto(address)
         expect(page.locator(".log.live .line")).to_have_count(2)
+        expect(page.locator(".log.wrap")).to_have_count(1)
+        expect(page.locator("[data-times]")).to_be_hidden()
+        page.click("[data-more]")
+        expect(page.locator("[data-times]")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= width, address

@@ -34,6 +34,7 @@ TABLE = {
     "run_explanation": (f"{RUN}/explanation", READ),
     "run_log": (f"{RUN}/log", READ),
     "run_log_lines": (f"{RUN}/log/lines", READ),
+    "run_log_folds": (f"{RUN}/log/folds", READ),
     "run_log_search": (f"{RUN}/log/search", READ),
     # What taking an offer needs depends on the offer: tests/pages/test_run_offer.py.
     "run_offer": (f"{RUN}/offers/00000000", READ),
