@@ -40,6 +40,10 @@ JOIN_PATH = "/agent/v1/join"
 # --- What the agent reports ----------------------------------------------------------------------------
 
 
+IMAGE_PULLED = "Image pulled"
+"""How the note about a pulled image begins: timelines look for it."""
+
+
 class Note(Message):
     """A line of a worker's History, such as "Image pulled, 8.1 GiB in 41 s". Idempotent by `number`."""
 

@@ -13,6 +13,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from agent.runtime import NotPrepared
+from wire.agent_messages import IMAGE_PULLED
 from wire.assignments import RegistryLogin
 from wire.quantities import format_duration, format_size
 
@@ -193,4 +194,4 @@ def _words(error: Exception) -> str:
 def _note(layers: _Layers, seconds: float) -> str:
     total = sum(total for _, total in layers.known.values())
     size = f", {format_size(total)}" if total else ""
-    return f"Image pulled{size} in {format_duration(max(1, round(seconds)))}"
+    return f"{IMAGE_PULLED}{size} in {format_duration(max(1, round(seconds)))}"

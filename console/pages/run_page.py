@@ -13,6 +13,7 @@ from console.pages.errors import is_fragment, page
 from console.pages.explanation import explanation_shown
 from console.pages.metric_chart import metrics_context
 from console.pages.run_log import log_view
+from console.pages.run_timeline import run_timeline
 from console.pages.scope import Scope, workspace_scope
 from console.pages.selectors import RunView, run_view
 from console.pages.words import request_words
@@ -40,6 +41,7 @@ def run_page(request: HttpRequest, organization: str, workspace: str, cluster: s
         "view": view,
         "run": view.run,
         "explanation": explanation_shown(view.run, view.run, scope),
+        "timeline": run_timeline(view.run),
     }
     if is_fragment(request):
         return render(request, "runs/run.html#live", {**context, "oob": True})
