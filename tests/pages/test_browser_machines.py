@@ -101,6 +101,24 @@ def test_a_drain_is_asked_in_a_dialog(house, browse, theme):
     assert page.errors == []
 
 
+def test_a_move_tells_in_its_dialog_what_it_does(house, browse):
+    make.machine_make(house, "gpu-01")
+    house.cluster.pools.create(slug="spare", name="Spare")
+    make.run_pending(house, "tune-9", document=make.document_make("tune-9", gpus=8, machines=1))
+    page = browse(house.ana)
+    page.goto("/o/acme/clusters/main/pools/h100")
+    page.click("text=Move…")
+    dialog = page.locator("dialog[open]:has(form)")
+    expect(dialog.locator("#pool")).to_be_focused()
+    dialog.locator("#pool").select_option("spare")
+    expect(dialog.locator("#move-preview")).to_contain_text("tune-9 could no longer start.")
+    expect(page.locator("#say")).to_have_text("Takes the room of 1 waiting run.")
+    assert violations(page) == []
+    dialog.locator("button:has-text('Move')").click()
+    expect(page.locator(".notice")).to_have_text("gpu-01 is in pool spare.")
+    assert page.errors == []
+
+
 def test_a_drain_is_asked_on_a_page_without_javascript(house, browse):
     make.machine_make(house, "gpu-02")
     page = browse(house.ana, java_script_enabled=False)
