@@ -37,13 +37,13 @@ class Drive:
 
 def drives_find(config: Config, mounts: Sequence[DriveMount]) -> list[Drive]:
     """Raises NotPrepared with what is wrong with the first that can't be mounted."""
-    return [_answer(config, mount, _find) for mount in mounts]
+    return [in_time(config, mount, _find) for mount in mounts]
 
 
 def drives_of(config: Config, assignment: Assignment, mounted: Sequence[Path]) -> list[Drive]:
     """All of a worker's; `mounted`: where its network mounts are (agent/network_drives.py). Raises NotPrepared."""
     there = [
-        _answer(config, mount, partial(_find_mounted, place))
+        in_time(config, mount, partial(_find_mounted, place))
         for mount, place in zip(assignment.network_mounts, mounted, strict=True)
     ]
     return [*drives_find(config, assignment.mounts), *there]
@@ -52,7 +52,7 @@ def drives_of(config: Config, assignment: Assignment, mounted: Sequence[Path]) -
 def drive_path(config: Config, export: Export) -> str:
     """The directory of a drive of this machine, without symbolic links. Raises NotPrepared."""
     mount = DriveMount(drive=export.drive, source=export.path, mount_path="/", read_only=export.read_only)
-    return _answer(config, mount, _find).bind.source
+    return in_time(config, mount, _find).bind.source
 
 
 def _find_mounted(place: Path, config: Config, mount: DriveMount) -> Drive:
@@ -68,7 +68,7 @@ def _find_mounted(place: Path, config: Config, mount: DriveMount) -> Drive:
         return _drive(config, mount, descriptor)
 
 
-def _answer(
+def in_time(
     config: Config,
     mount: DriveMount,
     look: Callable[[Config, DriveMount], Result],

@@ -32,10 +32,15 @@ _READING, _WRITING = "ro,softerr,timeo=300,retrans=3", "rw,hard"
 """With a dead server reading fails after some minutes; writing waits: what is written must not be lost in silence."""
 
 
+def mounts_of(config: Config, name: str) -> Path:
+    """Where all that is mounted for an assignment is; `NetworkDrives.unmount` clears it."""
+    return config.state / _MOUNTS / name
+
+
 def mount_places(config: Config, assignment: Assignment) -> list[Path]:
     """Where an assignment's network mounts are, in their order."""
     mounts = range(len(assignment.network_mounts))
-    return [config.state / _MOUNTS / assignment.id / str(number) for number in mounts]
+    return [mounts_of(config, assignment.id) / str(number) for number in mounts]
 
 
 class NetworkDrives:
@@ -59,7 +64,7 @@ class NetworkDrives:
             self._mount(mount, place, given_up)
 
     def _mount(self, mount: NetworkMount, place: Path, given_up: threading.Event) -> None:
-        if str(place) in _mounted():
+        if str(place) in mounted():
             return
         until = time.monotonic() + _EXPORTED_SECONDS
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,7 +87,7 @@ class NetworkDrives:
         directory = self._root / name
         if not directory.is_dir():
             return
-        for place in sorted(path for path in _mounted() if Path(path).parent == directory):
+        for place in sorted(path for path in mounted() if Path(path).parent == directory):
             flaw = _run(("umount", place), _UNMOUNT_SECONDS)
             if flaw and (flaw := _run(("umount", "-f", "-l", place), _UNMOUNT_SECONDS)):
                 log.warning("%s can't be unmounted: %s", place, flaw)
@@ -106,8 +111,8 @@ def _may_come(flaw: str) -> bool:
     return any(words in flaw.lower() for words in _NOT_YET)
 
 
-def _mounted() -> set[str]:
-    """Read from the kernel's table, which no dead server delays."""
+def mounted() -> set[str]:
+    """Where something is mounted; read from the kernel's table, which no dead server delays."""
     lines = Path("/proc/self/mounts").read_text(errors="surrogateescape").splitlines()
     return {line.split(" ")[1].encode().decode("unicode_escape") for line in lines}
 

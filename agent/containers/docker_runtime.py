@@ -1,13 +1,11 @@
 """The runtime docker: workers are containers, each with a supervisor that starts it and keeps its output."""
 
-import json
 import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import docker
 from docker.errors import DockerException
@@ -18,6 +16,7 @@ from agent.containers.engine import engine_client, engine_version, own_limits
 from agent.containers.files import secrets_forget
 from agent.containers.images import Images
 from agent.containers.messages import explained
+from agent.containers.notes import with_notes
 from agent.containers.preparing import Preparing, container_remove, launch_settings
 from agent.containers.settings import LABEL_AGENT, LABEL_ASSIGNMENT
 from agent.containers.trial import Trial
@@ -52,6 +51,8 @@ class Docker:
         self._supervisors = Supervisors()
         self._images = Images(lambda: engine_client(config.docker_socket, config.name), config.name)
         self._preparing: dict[str, Preparing] = {}
+        self._pulled: dict[str, str] = {}
+        """Assignment → how far the pull of its image is, which a check waits for."""
         self._lock = threading.Lock()
         self._swept = False
         self._closed = threading.Event()
@@ -75,12 +76,15 @@ class Docker:
         # In this order: what an ended thread or supervisor has written is then all there.
         preparing = self._preparing.get(entry.id)
         detail = preparing.detail if preparing is not None and preparing.is_alive() else None
+        pulled = self._pulled.get(entry.id, "")
         running = self._supervisors.is_running(entry)
-        facts = _with_notes(entry, entry.facts())
+        facts = with_notes(entry, entry.facts())
         if facts.exit is not None:
             return facts
         if detail is not None and not facts.alive:
             return replace(facts, alive=True, state={**facts.state, "phase": "pulling", "detail": detail})
+        if pulled:  # for a check, before anything is made
+            return replace(facts, state={**facts.state, "detail": pulled})
         return replace(facts, alive=facts.alive or running)
 
     # --- what is done with it
@@ -135,7 +139,12 @@ class Docker:
         if entry.assignment is None:
             raise NotPrepared(entry.flaw)
         trial = Trial(self._config, entry, self._images, self._mesh, address=self._address())
-        return trial.run(entry.assignment, program, lifeline)
+        try:
+            return trial.run(
+                entry.assignment, program, lifeline, lambda text: self._pulled.update({entry.id: text})
+            )
+        finally:
+            self._pulled.pop(entry.id, None)
 
     def addresses(self, entry: Entry) -> tuple[str, ...]:
         place = entry.assignment.mesh if entry.assignment else None
@@ -213,6 +222,8 @@ class Docker:
             return entry.flaw
         if entry.boot_id() != self._places.boot_id:
             return "The machine was restarted while the worker ran."
+        if said := entry.facts().state.get("lost"):
+            return f"{said} Its container is removed."
         return "The worker's supervisor was killed, and the worker's container is removed."
 
     def explain(self, entry: Entry, message: str) -> str:  # noqa: ARG002 - the engine names what it means
@@ -222,17 +233,6 @@ class Docker:
 def _may_have_container(entry: Entry) -> bool:
     """Its own, or that of a check."""
     return any((entry.path / name).exists() for name in ("launch", "trial"))
-
-
-def _with_notes(entry: Entry, facts: Facts) -> Facts:
-    try:
-        notes: list[Any] = json.loads((entry.path / "notes.json").read_bytes())
-    except (OSError, ValueError):
-        return facts
-    told = {"notes": notes}
-    return replace(
-        facts, state={**facts.state, **told}, exit=None if facts.exit is None else {**facts.exit, **told}
-    )
 
 
 def _sandboxed(facts: Facts) -> Sandboxed:

@@ -93,4 +93,7 @@ def own_limits() -> tuple[str, ...]:
     """What this runtime can't do on this machine because of the agent's own rights."""
     if os.geteuid() == 0:
         return ()
-    return ("The agent is not root: probes that run a command in a worker fail.",)
+    return (
+        "The agent is not root: probes that run a command in a worker fail.",
+        "The agent is not root: a drive whose path changes while a worker waits to start is not noticed.",
+    )

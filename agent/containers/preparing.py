@@ -1,9 +1,7 @@
 """Making a worker's container: its image, its files, the container itself, and the supervisor that keeps it."""
 
-import json
 import logging
 import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -15,10 +13,12 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
 from agent.config import Config
+from agent.containers.drives import drives_hold
 from agent.containers.engine import engine_client, engine_limits
 from agent.containers.files import config_files, worker_owner, worker_secrets
 from agent.containers.images import Images, Pulled, PullStopped
 from agent.containers.network import mesh_network
+from agent.containers.notes import MEMLOCK_NOTE, PULLED_NOTE, note_add
 from agent.containers.settings import (
     UNLIMITED,
     Container,
@@ -30,23 +30,18 @@ from agent.containers.settings import (
 )
 from agent.devices import device_nodes
 from agent.drives import drives_of
-from agent.files import file_replace
 from agent.journal import Entry
 from agent.launching import Places, Supervisors, common_settings, handed_over, settings_text
 from agent.mesh.mesh import Mesh
-from agent.network_drives import mount_places
+from agent.network_drives import mount_places, mounts_of
 from agent.runtime import NotPrepared
 from agent.secrets import secret_variables
 from agent.supervision.output import Pokes
 from agent.supervision.processes import boottime
-from wire.agent_messages import Note
 from wire.assignments import Assignment
 from wire.quantities import format_size
 
 log = logging.getLogger(__name__)
-
-PULLED_NOTE, MEMLOCK_NOTE = 5, 6
-"""Numbers of notes: smaller ones are the supervisor's, those from 10 on the watch's."""
 
 
 class Preparing(threading.Thread):
@@ -78,7 +73,6 @@ class Preparing(threading.Thread):
         self._lock = threading.Lock()
         self._pulling = True
         self._stopped = False
-        self._notes: list[Note] = []
         self.detail = ""
 
     def stop(self) -> None:
@@ -119,7 +113,7 @@ class Preparing(threading.Thread):
             self._assignment.image, self._assignment.registry, self._tell, lambda: self._stopped
         )
         if pulled.note:
-            self._note(PULLED_NOTE, pulled.note)
+            note_add(self._entry, PULLED_NOTE, pulled.note)
         with self._lock:
             if self._stopped:
                 raise PullStopped
@@ -137,16 +131,12 @@ class Preparing(threading.Thread):
                 f"The Docker engine of {self._config.name} can't give workers unlimited locked memory, which RDMA "
                 f"needs (at most {most}). Set LimitMEMLOCK=infinity for docker.service and containerd.service there."
             )
-        self._note(
+        note_add(
+            self._entry,
             MEMLOCK_NOTE,
             f"Locked memory is limited to {most}: the Docker engine of {self._config.name} can't raise it",
         )
         return limits
-
-    def _note(self, number: int, text: str) -> None:
-        self._notes.append(Note(number=number, at=time.time(), text=text))
-        told = [note.model_dump(mode="json") for note in self._notes]
-        file_replace(self._entry.path / "notes.json", json.dumps(told).encode(), sync=False)
 
     def _create(self, pulled: Pulled, limits: Limits) -> None:
         assignment, entry = self._assignment, self._entry
@@ -172,7 +162,11 @@ class Preparing(threading.Thread):
                 *config_files(self._entry, assignment, owner, machine=config.name, address=self._address),
                 *worker_secrets(self._entry, assignment, owner),
             ],
-            drives=drives_of(config, assignment, mount_places(config, assignment)),
+            drives=drives_hold(
+                config,
+                drives_of(config, assignment, mount_places(config, assignment)),
+                mounts_of(config, self._entry.id),
+            ),
             variables={**assignment.env, **secret_variables(assignment)},
         )
 
@@ -203,6 +197,7 @@ def launch_settings(config: Config, places: Places, entry: Entry, assignment: As
     own: dict[str, object] = {
         "engine": config.docker_socket,
         "container": container_name(entry.id),
+        "drives": mounts_of(config, entry.id),
         "begun": boottime(),
     }
     return settings_text({**common_settings(places, entry, assignment), **own})

@@ -16,7 +16,8 @@ from requests.exceptions import RequestException
 from agent.config import Config
 from agent.containers.engine import engine_client, engine_limits
 from agent.containers.files import config_files, worker_owner
-from agent.containers.images import Images, PullStopped
+from agent.containers.images import Images, PullStopped, Tell
+from agent.containers.notes import PULLED_NOTE, note_add
 from agent.containers.preparing import container_remove, refused, surroundings_of
 from agent.containers.settings import Bound, Container, container_request, trial_name
 from agent.journal import Entry
@@ -42,12 +43,13 @@ class Trial:
         self._mesh = mesh
         self._address = address
 
-    def run(self, assignment: Assignment, program: Program, lifeline: Lifeline) -> Ran:
-        """Raises NotPrepared, also OSError."""
+    def run(self, assignment: Assignment, program: Program, lifeline: Lifeline, tell: Tell) -> Ran:
+        """`tell` hears how far the image is, and an empty text when it is there. Raises NotPrepared, also OSError."""
         try:
-            pulled = self._images.have(
-                assignment.image, assignment.registry, lambda _: None, lambda: _is_cut(lifeline)
-            )
+            pulled = self._images.have(assignment.image, assignment.registry, tell, lambda: _is_cut(lifeline))
+            tell("")
+            if pulled.note:
+                note_add(self._entry, PULLED_NOTE, pulled.note)
             client = engine_client(self._config.docker_socket, self._config.name)
         except PullStopped:
             return Ran(error="stopped while its image was pulled")

@@ -19,14 +19,19 @@ from agent.supervision.sandbox_process import PIPE_BYTES
 from agent.supervision.secrets import Secrets
 
 _AGAIN_SECONDS = 0.5
-_CODE_SECONDS = 90.0
-"""So long an engine may be away when its container has ended, before its exit code is given up."""
+_AWAY_SECONDS = 90.0
+"""So long an engine may be away when something has to be asked of it, before that is given up."""
 _DRAIN_SECONDS = 10.0
 _CLOSED_SECONDS = 5.0
 _NOTICED_SECONDS = 0.01
 _NEVER = "0001"  # how the engine's times begin that have not come
 _UNKNOWN = "The worker's container was removed, or its Docker engine stayed away: how it ended isn't known."
+_LOST = "The Docker engine ended while it started the worker, and stayed away: whether it runs isn't known."
 _GAP = b"\n[The Docker engine was restarted here; output of that moment may be missing.]\n"
+
+
+class EngineAwayError(Exception):
+    """Nobody has answered for `_AWAY_SECONDS`."""
 
 
 class ContainerSupervisor(Keeper):
@@ -51,7 +56,13 @@ class ContainerSupervisor(Keeper):
             self._not_run(f"its output can't be attached to: {error}")
         else:
             self._enter("prepared", ready_at=time.time(), prepare_seconds=self._prepare_seconds())
-        super().run()
+        try:
+            super().run()
+        except EngineAwayError:
+            # Without an end on record the worker is lost and not gone: the agent removes the container before
+            # anything that it has is used again.
+            self._detach()
+            self._enter(self._phase, lost=_LOST)
 
     def _prepare_seconds(self) -> float:
         """The agent's part is the longer one: since it wrote the settings."""
@@ -127,15 +138,23 @@ class ContainerSupervisor(Keeper):
             self._start_unknown(error)
         else:
             self._find()
+            self._release_drives()
+
+    def _release_drives(self) -> None:
+        directory = self._settings["drives"]
+        if os.path.isdir(directory):  # noqa: PTH112 - no pathlib here, see the package
+            from agent.supervision.held_drives import release_held
+
+            release_held(directory)
 
     def _find(self) -> None:
         """The process of the container that has been started. Only when it is known may anything be said of it."""
-        state = self._state_of(None)
+        state = self._state_of()
         if state is not None and state["Running"]:
             self._follow(int(state["Pid"]))
         self._has_run()
         if self._pid == 0:
-            self._over_with(self._state_of(None))
+            self._over_with(self._state_of())
 
     def _follow(self, pid: int) -> None:
         try:
@@ -143,7 +162,7 @@ class ContainerSupervisor(Keeper):
             started = process_started(pid)
         except OSError:  # it has ended
             return
-        state = self._state_of(None)
+        state = self._state_of()
         if state is None or state["Pid"] != pid:  # it had ended, and another process has got its number
             os.close(descriptor)
             return
@@ -153,7 +172,7 @@ class ContainerSupervisor(Keeper):
 
     def _start_unknown(self, error: OSError) -> None:
         """The engine went away in the middle. Once it is back, the container tells whether it was started."""
-        state = self._state_of(None)
+        state = self._state_of()
         if state is not None and not state["StartedAt"].startswith(_NEVER):
             self._find()
         else:
@@ -193,7 +212,10 @@ class ContainerSupervisor(Keeper):
         self._unwatch(self._pid_fd)
         # An engine that comes back ends the containers that it finds. One that is still away hasn't done it.
         self._ended_by_engine = self._away and self._engine.answers()
-        self._over_with(self._state_of(_CODE_SECONDS))
+        try:
+            self._over_with(self._state_of())
+        except EngineAwayError:
+            self._over_with(None)
 
     def _over_with(self, state: dict[str, Any] | None) -> None:
         self._ended = True
@@ -201,11 +223,13 @@ class ContainerSupervisor(Keeper):
             self._code_found = int(state["ExitCode"])
             self._out_of_memory = bool(state["OOMKilled"])
 
-    def _state_of(self, seconds: float | None) -> dict[str, Any] | None:
-        """As the engine knows it, once it has noticed what the process is doing. An engine that is away is waited
-        for, so long at most. None: the container is known no more, or the engine stays away."""
-        until = None if seconds is None else boottime() + seconds
-        while until is None or boottime() < until:
+    def _state_of(self) -> dict[str, Any] | None:
+        """As the engine knows it, once it has noticed what the process is doing. None: the container is known no more.
+
+        An engine that is away is waited for; raises EngineAwayError when that takes too long.
+        """
+        until = boottime() + _AWAY_SECONDS
+        while boottime() < until:
             try:
                 state: dict[str, Any] = self._engine.look()["State"]
             except EngineError:
@@ -216,7 +240,7 @@ class ContainerSupervisor(Keeper):
             if not state["Running"] or not self._has_ended():
                 return state
             time.sleep(_NOTICED_SECONDS)
-        return None
+        raise EngineAwayError
 
     def _has_ended(self) -> bool:
         if self._pid_fd < 0:

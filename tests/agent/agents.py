@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent.network_drives import mounted
+from agent.supervision.held_drives import unmount
 from tests.agent.fake_console import CREDENTIAL, FakeConsole
 from wire.assignments import Assignment
 
@@ -93,6 +95,9 @@ class AgentProcess:
             record = json.loads(path.read_text())
             if alive(record["supervisor"]) and _works_in(record["supervisor"], path.parent):
                 os.kill(record["supervisor"], signal.SIGKILL)
+        for place in mounted():  # drives of workers that never started
+            if Path(place).is_relative_to(self.state.resolve()):
+                unmount(place)
 
 
 def _works_in(pid: int, directory: Path) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from agent import beneath
 from agent.bubblewrap import Bubblewrap
 from agent.config import Config
-from agent.drives import Drive, _answer, drives_find, drives_of
+from agent.drives import Drive, drives_find, drives_of, in_time
 from agent.journal import Journal
 from agent.launching import Places
 from agent.runtime import NotPrepared
@@ -237,7 +237,7 @@ def test_a_drive_whose_file_server_is_dead(root: Path, tmp_path: Path) -> None:
         return (tmp_path / "dead").read_text()
 
     with pytest.raises(NotPrepared) as caught:
-        _answer(config(root), mount(root), hang, seconds=0.2)
+        in_time(config(root), mount(root), hang, seconds=0.2)
     (tmp_path / "dead").write_text("ends the thread")
     assert str(caught.value) == (
         f"The drive imagenet doesn't answer on gpu-01: nothing came from {root}/data within 0 s. "

@@ -113,3 +113,25 @@ def test_containers_of_a_forgotten_state_are_removed(console, agent, engine_to_k
     console.want(counted(agent, "a1"))
     eventually(lambda: containers(engine) == ["astraeus-a1", "astraeus-other"], "the left-over is gone", 30)
     assert console.report("a1").state == "running"
+
+
+def test_a_drive_whose_path_is_changed_behind_the_barrier_is_the_one_that_was_looked_at(
+    console, agent, engine_to_kill
+) -> None:
+    """Whoever may write to the drive has another worker see its own directory, not the machine's."""
+    job = counted(agent, "a1", "ls /count; while [ ! -e /count/go ]; do sleep 0.1; done; ls /count")
+    drives = agent.state.parent / "drives"
+    (drives / "elsewhere").mkdir()
+    console.want(job.model_copy(update={"phase": "prepare"}))
+    console.wait_state("a1", "ready", seconds=90)
+    (drives / "count").rename(drives / "moved")
+    (drives / "count").symlink_to(drives / "elsewhere")
+    console.want(job)
+    console.wait_log("a1", "a1\n", 60)
+    mounts = agent.state / "mounts"
+    eventually(lambda: list(mounts.iterdir()) == [], "a started container needs no mount of ours", 30)
+    (drives / "moved" / "go").touch()
+    assert console.wait_gone("a1", seconds=60).exit.code == 0
+    assert console.wait_whole_log("a1") == "a1\na1\ngo\n"
+    assert list((drives / "elsewhere").iterdir()) == []
+    assert sorted(path.name for path in (drives / "moved").iterdir()) == ["a1", "go"], "nothing is removed"

@@ -10,9 +10,11 @@ from tests.agent.fake_console import FakeConsole
 from tests.docker.engine import Engine
 from tests.docker.machines import contained, containers, join_docker
 from tests.docker.registry import PASSWORD, USER, Stalling
-from wire.assignments import RegistryLogin
+from wire.assignments import Preflight, RegistryLogin
 
 pytestmark = pytest.mark.docker
+
+ALONE = Preflight(kind="links", machines=("gpu-01",), rank=0, address="127.0.0.1", port=1, token="t")
 
 
 @pytest.fixture
@@ -69,10 +71,30 @@ def test_a_pull_that_is_cut_off_and_one_that_is_stopped(console, agent, engine, 
         stalling.wait()
         console.want(job.model_copy(update={"phase": "stop"}))
         assert console.wait_gone("a1", seconds=30).exit.message == "Stopped before it was started"
-        console.want(contained("a2", image=image, phase="prepare"))
+        checked = contained("a3", image=image, phase="prepare", preflight=ALONE)
+        console.want(contained("a2", image=image, phase="prepare"), checked)
         report = console.wait_state("a2", "preparing")
         assert not report.gone
-    end = console.wait_gone("a2", seconds=120).exit
-    assert end.kind == "not_prepared"
-    assert end.message.startswith(f"The image {image} can't be pulled on gpu-01: ")
+        console.wait(lambda: "image" in _detail(console, "a3"), "the check says what it waits for", 30)
+    for name in ("a2", "a3"):
+        end = console.wait_gone(name, seconds=120).exit
+        assert end.kind == "not_prepared"
+        assert end.message.startswith(f"The image {image} can't be pulled on gpu-01: ")
     eventually(lambda: containers(engine) == [], "no container", 30)
+
+
+def _detail(console: FakeConsole, name: str) -> str:
+    report = console.report(name)
+    return report.detail if report else ""
+
+
+def test_an_image_that_a_check_has_pulled_is_in_the_workers_history(
+    console, agent, engine, registries
+) -> None:
+    """It has nothing to execute, so that the check fails."""
+    image = registries().image
+    console.want(contained("a1", image=image, phase="prepare", preflight=ALONE))
+    report = console.wait_gone("a1", seconds=60)
+    assert report.exit.kind in ("not_prepared", "preflight_failed")
+    [pulled] = [note.text for note in report.notes if note.text.startswith("Image pulled")]
+    assert pulled.startswith("Image pulled, 4 MiB in ")
