@@ -1,6 +1,8 @@
 """Bodies of requests. Documents are read by wire/spec itself; the small ones here, by the same reader of JSON."""
 
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, TypeGuard, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from rest_framework.exceptions import UnsupportedMediaType
@@ -129,12 +131,38 @@ _CODES = {
 
 def _unknown(model: type[BaseModel], location: Location) -> str:
     """Why the field is refused, and which one was probably meant."""
-    owner: type[BaseModel] = model
-    for step in location[:-1]:
-        inner = owner.model_fields[str(step)].annotation
-        candidates = [each for each in (inner, *getattr(inner, "__args__", ())) if isinstance(each, type)]
-        owner = next(each for each in candidates if issubclass(each, BaseModel))
+    owner = _model_at(model, location[:-1])
     start = f"{shown(str(location[-1]))} is not a field here"
     if near := close_to(str(location[-1]), list(owner.model_fields)):
         return f"{start}; did you mean `{near}`?"
     return f"{start}. Fields here: {', '.join(f'`{field}`' for field in owner.model_fields)}."
+
+
+def _model_at(annotation: Any, steps: Location) -> type[BaseModel]:
+    """The model that stands there in a value of this type: fields of models, and values of maps."""
+    for step in steps:
+        inner = (_inner(each, step) for each in _alternatives(annotation))
+        annotation = next(each for each in inner if each is not None)
+    return next(each for each in _alternatives(annotation) if _is_model(each))
+
+
+def _inner(annotation: Any, step: str | int) -> Any:
+    if _is_model(annotation):
+        return annotation.model_fields[str(step)].annotation
+    return get_args(annotation)[1] if get_origin(annotation) is dict else None
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    """The types of a union, without what is only noted beside them."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        yield from _alternatives(parts[0])
+    elif origin in {Union, UnionType}:
+        for part in parts:
+            yield from _alternatives(part)
+    else:
+        yield annotation
+
+
+def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -395,6 +395,13 @@ def test_what_is_wrong_with_a_pool_is_told_at_its_place(house, owner):
     order = {"metadata": {"name": "h100"}, "spec": {"workspaces": {"vision": share}}}
     answer = send(owner, "POST", f"{CLUSTER}/pools", order)
     assert [error["path"] for error in answer.json()["errors"]] == ["spec.workspaces.vision.guaranteed_gpus"]
+    odd = {"spec": {"workspaces": {"vision": {"gpu_caps": 8}}}}
+    [told] = send(owner, "PATCH", f"{CLUSTER}/pools/h100", odd).json()["errors"]
+    assert told == {
+        "path": "spec.workspaces.vision.gpu_caps",
+        "code": "unknown_field",
+        "message": "`gpu_caps` is not a field here; did you mean `gpu_cap`?",
+    }
     answer = send(owner, "POST", f"{CLUSTER}/pools", {"metadata": {"name": "h100"}})
     assert (answer.status_code, answer.json()["code"]) == (409, "name_taken")
 
