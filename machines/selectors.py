@@ -48,18 +48,22 @@ def machines_with_model(machines: QuerySet[Machine], model: str) -> QuerySet[Mac
     return machines.filter(Exists(Gpu.objects.filter(machine=OuterRef("pk"), present=True, model=model)))
 
 
-# From one model to the next by the index: a DISTINCT would read every GPU of every cluster.
+# From one model to the next, and of each to the first machine here, by the index: a DISTINCT or a join would read
+# every GPU of every cluster.
 _MODELS = """
 WITH RECURSIVE known(model) AS (
-    (SELECT model FROM machines_gpu ORDER BY model LIMIT 1)
+    (SELECT model FROM machines_gpu WHERE present ORDER BY model LIMIT 1)
     UNION ALL
-    SELECT (SELECT g.model FROM machines_gpu g WHERE g.model > known.model ORDER BY g.model LIMIT 1)
+    SELECT (SELECT g.model FROM machines_gpu g WHERE g.present AND g.model > known.model ORDER BY g.model LIMIT 1)
     FROM known WHERE known.model IS NOT NULL
 )
-SELECT model FROM known WHERE EXISTS (
-    SELECT FROM machines_gpu g JOIN machines_machine m ON m.id = g.machine_id
-    WHERE g.model = known.model AND g.present AND m.cluster_id = %s AND m.removed_at IS NULL
-)
+SELECT model FROM known CROSS JOIN LATERAL (
+    SELECT FROM machines_gpu g
+    WHERE g.present AND g.model = known.model AND (
+        SELECT m.cluster_id = %s AND m.removed_at IS NULL FROM machines_machine m WHERE m.id = g.machine_id
+    )
+    ORDER BY g.machine_id LIMIT 1
+) there
 ORDER BY model
 """
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 
 from common.clock import database_now
 from common.errors import Conflict, FieldError, Invalid
@@ -81,9 +80,9 @@ def _replace(run: Run, actor: Actor, submission: Submission) -> None:
     )
     work_arrange(run, submission)
     # What was kept for the old request is of no use to the new one.
-    of_run = Q(run=run) | Q(run__parent=run)
-    Claim.objects.filter(of_run).delete()
-    Reservation.objects.filter(of_run).delete()
+    family = Run.objects.family(run.id)
+    Claim.objects.filter(run__in=family).delete()
+    Reservation.objects.filter(run__in=family).delete()
     run_audit(run, actor, "edit", after={"changed": changed[:PATHS_NOTED]})
     cluster_changed.send(sender=Run, cluster_id=run.cluster_id)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, Q, QuerySet, Sum, Window
+from django.db.models import F, QuerySet, Sum, Window
 
 from runs.logs import chunk_batches
 from runs.models import Assignment, LogChunk, Run
@@ -76,7 +76,7 @@ def log_sources(run: Run, *, worker: str = "", attempt: int | None = None) -> li
 
     Where workers start on their own each has its own attempts. `run` as people see it.
     """
-    assignments = Assignment.objects.filter(Q(attempt__run=run) | Q(attempt__run__parent=run))
+    assignments = Assignment.objects.filter(attempt__run__in=Run.objects.family(run.id))
     if worker:
         assignments = assignments.filter(worker__name=worker)
     elif attempt is None and not run.independent:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Prefetch, Q, QuerySet, prefetch_related_objects
+from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 
 from common.errors import NotFound
 from placement import words
@@ -72,8 +72,10 @@ def worker_get(*, workspace: Workspace, name: str) -> tuple[Run, Worker]:
 def _workers_hint(workspace: Workspace, name: str) -> str:
     """Who gives a run's name is told what its workers are called."""
     run = Run.objects.of(workspace).filter(name=name).first()
-    named = Worker.objects.filter(Q(run=run) | Q(run__parent=run), active=True)
-    first = run and named.order_by("rank").first()
+    if run is None:
+        return ""
+    named = Worker.objects.filter(run__in=Run.objects.family(run.id), active=True)
+    first = named.order_by("rank").first()
     return f" That is a run; its first worker is `{first.name}`." if first else ""
 
 

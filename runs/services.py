@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.db import IntegrityError, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 
 from common.clock import database_now
 from common.errors import Conflict, FieldError, Invalid, NotFound
@@ -295,7 +295,7 @@ def run_holds(run: Run) -> bool:
 
 def _of(rows: QuerySet[M], run: Run, path: str) -> QuerySet[M]:
     """Those of the run itself and of its children; `path`: from such a row to its run."""
-    return rows.filter(Q(**{path: run}) | Q(**{f"{path}__parent": run}))
+    return rows.filter(**{f"{path}__in": Run.objects.family(run.id)})
 
 
 def run_audit(run: Run, actor: Actor, action: str, *, before: Any = None, after: Any = None) -> None:

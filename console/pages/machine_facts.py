@@ -12,8 +12,7 @@ from django.utils import timezone
 
 from common.errors import NotFound
 from console.pages.scope import Scope
-from console.pages.words import TIMES, gpu_counts, gpus_words
-from console.versions import agent_is_old
+from console.pages.words import TIMES, SomeGpu, gpus_words
 from machines.models import Gpu, Machine, MachineLabel
 from machines.states import (
     FABRIC_LABEL,
@@ -26,7 +25,6 @@ from machines.states import (
 )
 from placement.phrases import plural
 from runs.explaining.moments import HELD_BY_OTHERS, moment_words
-from runs.lemons import LEMON_FROM, Counted, failures_counted, lemon_score
 from runs.models import Allocation, Assignment, RunAttempt
 from runs.reasons import SOMEBODY_S_RUN
 
@@ -104,24 +102,6 @@ class RunHere:
     """Other machines of the same gang."""
 
 
-@dataclass(frozen=True, slots=True)
-class MachineRow:
-    """A machine as a line of the list."""
-
-    machine: Machine
-    gpus: list[Gpu]
-    held: frozenset[int]
-    counts: str
-    models: str
-    fabric: Place
-    rack: Place
-    lemon: float
-    """Its lemon score; 0 for a machine that is none."""
-    lemon_why: str
-    """`Failures here: its worker was lost (3), it was not ready in time`."""
-    old_agent: bool
-
-
 def machines_for_display(machines: QuerySet[Machine]) -> QuerySet[Machine]:
     return machines.select_related("pool", "cluster__organization").prefetch_related(
         "gpus", "labels", "rdma_ports__fabric"
@@ -136,49 +116,11 @@ def machine_find(scope: Scope, name: str) -> Machine:
     return found
 
 
-def machine_rows(machines: Iterable[Machine]) -> list[MachineRow]:
-    """`machines` as loaded by `machines_for_display`."""
-    loaded = list(machines)
-    held = frozenset(
-        Allocation.objects.filter(machine__in=loaded, released_at=None, gpu__isnull=False).values_list(
-            "gpu_id", flat=True
-        )
-    )
-    failures = failures_counted(loaded, timezone.now())
-    return [_row(machine, held, failures.get(machine.id, [])) for machine in loaded]
-
-
-def _row(machine: Machine, held: frozenset[int], failures: list[Counted]) -> MachineRow:
-    gpus = gpus_present(machine)
-    places = places_of(machine)
-    score = lemon_score(failures)
-    return MachineRow(
-        machine=machine,
-        gpus=gpus,
-        held=held,
-        counts=gpu_counts(gpus, held),
-        models=models_words(gpus),
-        fabric=places["fabric"],
-        rack=places["rack"],
-        lemon=score if score >= LEMON_FROM else 0.0,
-        lemon_why=_kinds_words(failures),
-        old_agent=agent_is_old(machine.agent_version),
-    )
-
-
-def _kinds_words(failures: Iterable[Counted]) -> str:
-    kinds = Counter[str]()
-    for each in failures:
-        kinds[each.failure.get_kind_display()] += each.failure.times
-    told = [f"{kind} ({times})" if times > 1 else kind for kind, times in kinds.most_common()]
-    return f"Failures here: {', '.join(told)}" if told else ""
-
-
 def gpus_present(machine: Machine) -> list[Gpu]:
     return [gpu for gpu in machine.gpus.all() if gpu.present]
 
 
-def models_words(gpus: Iterable[Gpu]) -> str:
+def models_words(gpus: Iterable[SomeGpu]) -> str:
     """How many of each model, joined by commas."""
     counts = Counter(gpu.model for gpu in gpus)
     return ", ".join(f"{count} {TIMES} {model}" for model, count in counts.items())

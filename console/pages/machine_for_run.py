@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.errors import NotFound
-from console.pages.machine_tiles import CHOSEN, FITS, UNJUDGED, Mark
+from console.pages.machine_cells import CHOSEN, FITS, UNJUDGED
+from console.pages.machine_tiles import Mark
 from console.pages.scope import Scope
 from runs.explaining.view import CHOSEN as CHOSEN_TITLE
 from runs.explanations import explanation_of

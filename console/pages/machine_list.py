@@ -5,8 +5,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from console.pages.errors import is_fragment, page
-from console.pages.machine_facts import machine_rows, machines_for_display
 from console.pages.machine_filters import NOT_KNOWN, Filters, choices_of
+from console.pages.machine_rows import machine_rows, machines_for_rows
 from console.pages.scope import cluster_scope
 from machines.models import Machine
 
@@ -20,7 +20,7 @@ def machine_list(request: HttpRequest, organization: str, cluster: str) -> HttpR
     filters = Filters.of(request.GET)
     machines = filters.apply(Machine.objects.filter(cluster=scope.cluster))
     after = request.GET.get("after", "")
-    found = list(machines_for_display(machines.filter(name__gt=after)).order_by("name")[: PAGE_SIZE + 1])
+    found = list(machines_for_rows(machines.filter(name__gt=after)).order_by("name")[: PAGE_SIZE + 1])
     context = {
         "scope": scope,
         "section": "machines",

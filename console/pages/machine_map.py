@@ -1,10 +1,9 @@
 """The topology map: the same filtered machines as the list, drawn where they stand."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import numpy as np
 from django.http import HttpRequest, HttpResponse
@@ -14,10 +13,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from console.pages.errors import page
-from console.pages.machine_filters import NOT_KNOWN, Filters, choices_of
-from console.pages.machine_for_run import ForRun, for_run
-from console.pages.machine_svg import Grid, grid_of, marks, patterns, rack_bar, rack_svg
-from console.pages.machine_tiles import (
+from console.pages.machine_cells import (
     CHOSEN,
     FAULTY,
     FITS,
@@ -26,11 +22,13 @@ from console.pages.machine_tiles import (
     HELD,
     HELD_OTHERS,
     HELD_SUSPECT,
-    Fabric,
-    Rack,
-    Tile,
-    fabrics_of,
+    Tally,
 )
+from console.pages.machine_filters import NOT_KNOWN, Filters, choices_of
+from console.pages.machine_for_run import ForRun, for_run
+from console.pages.machine_racks import concatenated, rack_bar, rack_item
+from console.pages.machine_svg import Grid, grid_of, marks, patterns, rack_svg
+from console.pages.machine_tiles import Fabric, Look, Rack, Standing, standing_of
 from console.pages.scope import Scope, cluster_scope
 from machines.models import Machine
 from machines.states import MachineState
@@ -38,8 +36,6 @@ from placement.arrays import Longs
 from runs.models import Allocation
 from runs.scheduling.snapshot import cluster_snapshot
 
-MOST_TILES = 2000
-"""Of a larger cluster a rack is one bar, which opens."""
 MOST_NAMES = 60
 """Machines that are shown with their names; more would be unreadable."""
 
@@ -63,17 +59,10 @@ class LegendEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class RackShown:
-    rack: Rack
-    drawing: SafeString
-    opens: str
-    """The query that shows this rack alone; empty where it is alone already."""
-
-
-@dataclass(frozen=True, slots=True)
 class FabricShown:
     fabric: Fabric
-    racks: list[RackShown]
+    racks: SafeString
+    """List items."""
 
 
 @page
@@ -84,8 +73,14 @@ def machine_map(request: HttpRequest, organization: str, cluster: str) -> HttpRe
     show = request.GET.get("show", "")
     by_holder = request.GET.get("by") == "holder"
     asked = for_run(scope, request.GET.get("for", ""))
-    fabrics = _fabrics(scope, filters, asked, by_holder=by_holder)
-    tiles = [tile for fabric in fabrics for tile in fabric.tiles]
+    look = Look(
+        mine=_held_by_mine(scope) if by_holder else None,
+        ordered=bool(filters.rack),
+        marks=asked.mark if asked else None,
+        cells=GPU_KINDS[show][1] if show in GPU_KINDS else frozenset(),
+        mark=show if asked and show in MARK_TITLES else "",
+    )
+    standing = _standing(scope, filters, look)
     context = {
         "scope": scope,
         "section": "machines",
@@ -97,24 +92,24 @@ def machine_map(request: HttpRequest, organization: str, cluster: str) -> HttpRe
         "show": show,
         "by_holder": by_holder,
         "asked": asked,
-        "marks": _mark_legend(tiles, show) if asked else [],
-        "gpus": _gpu_legend(tiles, show),
-        "states": _state_legend(tiles, filters),
-        **_drawn(scope, filters, fabrics, tiles, show, asked),
+        "marks": _mark_legend(standing.tally, show) if asked else [],
+        "gpus": _gpu_legend(standing.tally, show),
+        "states": _state_legend(standing.tally, filters),
+        "machines": standing.tally.machines,
+        "narrowed": bool(look.cells or look.mark) or filters != filters.place,
+        "matches": standing.tally.hits,
+        **_drawn(scope, filters, standing, asked),
     }
     return render(request, "machines/map.html", context)
 
 
-def _fabrics(scope: Scope, filters: Filters, asked: ForRun | None, *, by_holder: bool) -> list[Fabric]:
+def _standing(scope: Scope, filters: Filters, look: Look) -> Standing:
     """A filter of the place decides what is drawn; the others, what is dimmed."""
     machines = Machine.objects.filter(cluster=scope.cluster)
-    hits = _ids(filters.apply(machines).values_list("id", flat=True))
+    hits = _ids(filters.apply(machines).order_by().values_list("id", flat=True))
     place = filters.place
-    shown = hits if place == filters else _ids(place.apply(machines).values_list("id", flat=True))
-    snapshot = cluster_snapshot(scope.cluster_here).snapshot
-    mine = _held_by_mine(scope) if by_holder else None
-    of_run = asked.mark if asked else None
-    return fabrics_of(snapshot, shown, hits, mine=mine, ordered=bool(filters.rack), marks=of_run)
+    shown = hits if place == filters else _ids(place.apply(machines).order_by().values_list("id", flat=True))
+    return standing_of(cluster_snapshot(scope.cluster_here).snapshot, shown, hits, look)
 
 
 def _ids(values: Iterable[int]) -> Longs:
@@ -132,101 +127,69 @@ def _held_by_mine(scope: Scope) -> Longs:
     return _ids(gpu for gpu in held.values_list("gpu_id", flat=True) if gpu is not None)
 
 
-def _drawn(
-    scope: Scope,
-    filters: Filters,
-    fabrics: list[Fabric],
-    tiles: list[Tile],
-    show: str,
-    asked: ForRun | None,
-) -> dict[str, Any]:
-    wanted = _wanted(show, asked)
-    fabrics = _dimmed(fabrics, wanted) if wanted else fabrics
+def _drawn(scope: Scope, filters: Filters, standing: Standing, asked: ForRun | None) -> dict[str, Any]:
+    tiles = standing.tiles
+    bars = standing.tally.machines > len(tiles)
     grid = grid_of(tiles, names=len(tiles) <= MOST_NAMES)
-    bars = len(tiles) > MOST_TILES
-    matches = sum(tile.hit for fabric in fabrics for tile in fabric.tiles)
     return {
         "fabrics": [
-            FabricShown(fabric, _racks(scope, filters, fabric, grid, asked, bars=bars)) for fabric in fabrics
+            FabricShown(fabric, _racks(scope, filters, fabric, grid, asked, bars=bars))
+            for fabric in standing.fabrics
         ],
         "patterns": "" if bars else patterns(tiles, grid) + (marks(grid) if asked else SafeString()),
         "bars": bars,
         "names_hidden": not grid.names and not bars,
-        "machines": len(tiles),
-        "narrowed": bool(wanted) or filters != filters.place,
-        "matches": matches,
     }
-
-
-def _wanted(show: str, asked: ForRun | None) -> Callable[[Tile], bool] | None:
-    """What the pressed entry of the legend leaves; None when none is pressed."""
-    if show in GPU_KINDS:
-        codes = GPU_KINDS[show][1]
-        return lambda tile: not codes.isdisjoint(tile.cells)
-    if asked and show in MARK_TITLES:
-        return lambda tile: tile.mark == show
-    return None
-
-
-def _dimmed(fabrics: list[Fabric], wanted: Callable[[Tile], bool]) -> list[Fabric]:
-    """Only what is wanted passes."""
-    return [
-        Fabric(
-            fabric.name,
-            fabric.roce,
-            tuple(
-                Rack(rack.name, tuple(_passing(tile, wanted) for tile in rack.tiles)) for rack in fabric.racks
-            ),
-        )
-        for fabric in fabrics
-    ]
-
-
-def _passing(tile: Tile, wanted: Callable[[Tile], bool]) -> Tile:
-    return replace(tile, hit=tile.hit and wanted(tile))
 
 
 def _racks(
     scope: Scope, filters: Filters, fabric: Fabric, grid: Grid, asked: ForRun | None, *, bars: bool
-) -> list[RackShown]:
+) -> SafeString:
     machines = reverse("machines", args=(scope.organization.slug, scope.cluster_slug))
 
     def address(name: str) -> str:
         return f"{machines}/{name}"
 
-    return [
-        RackShown(
+    marked = asked is not None
+    opens = None if filters.rack else _opens(fabric, asked)
+    unknown = f"{machines}?rack={NOT_KNOWN}" if scope.may_operate else ""
+    return concatenated(
+        rack_item(
             rack,
-            rack_bar(rack) if bars else rack_svg(rack, grid, address, marked=asked is not None),
-            "" if filters.rack else _opens(fabric, rack, asked),
+            rack_bar(rack) if bars else rack_svg(rack, grid, address, marked=marked),
+            opens=opens and opens(rack),
+            sets="" if rack.name else unknown,
+            marked=marked,
         )
         for rack in fabric.racks
+    )
+
+
+def _opens(fabric: Fabric, asked: ForRun | None) -> Callable[[Rack], str]:
+    """The query that shows one of its racks alone."""
+    within = {"fabric": fabric.name} if fabric.name and not fabric.roce else {}
+    before, after = (urlencode(each) for each in (within, {"for": asked.key} if asked else {}))
+
+    def opens(rack: Rack) -> str:
+        parts = (before, f"rack={quote_plus(rack.name or NOT_KNOWN)}", after)
+        return "?" + "&".join(part for part in parts if part)
+
+    return opens
+
+
+def _mark_legend(tally: Tally, show: str) -> list[LegendEntry]:
+    return [LegendEntry(name, word, tally.mark(name), name == show) for name, word in MARK_TITLES.items()]
+
+
+def _gpu_legend(tally: Tally, show: str) -> list[LegendEntry]:
+    return [
+        LegendEntry(name, word, tally.cells(codes), name == show) for name, (word, codes) in GPU_KINDS.items()
     ]
 
 
-def _opens(fabric: Fabric, rack: Rack, asked: ForRun | None) -> str:
-    within = "" if fabric.roce else fabric.name
-    query = Filters(fabric=within, rack=rack.name or NOT_KNOWN).query
-    return f"{query}&{urlencode({'for': asked.key})}" if asked else query
-
-
-def _mark_legend(tiles: list[Tile], show: str) -> list[LegendEntry]:
-    counts = Counter(tile.mark for tile in tiles)
-    return [LegendEntry(name, word, counts[name], name == show) for name, word in MARK_TITLES.items()]
-
-
-def _gpu_legend(tiles: list[Tile], show: str) -> list[LegendEntry]:
-    counts = Counter(code for tile in tiles for code in tile.cells)
+def _state_legend(tally: Tally, filters: Filters) -> list[LegendEntry]:
     return [
-        LegendEntry(name, word, sum(counts[code] for code in codes), name == show)
-        for name, (word, codes) in GPU_KINDS.items()
-    ]
-
-
-def _state_legend(tiles: list[Tile], filters: Filters) -> list[LegendEntry]:
-    counts = Counter(tile.state for tile in tiles)
-    return [
-        LegendEntry(state.value, state.label, counts[state.value], state.value == filters.state)
+        LegendEntry(state.value, state.label, count, state.value == filters.state)
         for state in reversed(MachineState)
-        if counts[state.value]
+        if (count := tally.state(state.value))
     ]

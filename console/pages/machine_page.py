@@ -11,8 +11,8 @@ from console.pages import machine_facts as facts
 from console.pages import machine_troubles as troubles
 from console.pages.errors import is_fragment, page
 from console.pages.machine_beside import runs_beside
+from console.pages.machine_cells import CHOSEN, FITS, UNJUDGED
 from console.pages.machine_for_run import for_run
-from console.pages.machine_tiles import CHOSEN, FITS, UNJUDGED
 from console.pages.mesh import machine_mesh
 from console.pages.scope import Scope, cluster_scope
 from console.pages.words import gpu_counts

@@ -7,7 +7,7 @@ from itertools import groupby
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from console.pages.machine_tiles import (
+from console.pages.machine_cells import (
     CHOSEN,
     FAULTY,
     FITS,
@@ -16,9 +16,8 @@ from console.pages.machine_tiles import (
     HELD,
     HELD_OTHERS,
     HELD_SUSPECT,
-    Rack,
-    Tile,
 )
+from console.pages.machine_tiles import Rack, Tile
 
 CELLS_A_ROW = 4
 CELL_WIDTH, CELL_HEIGHT = 5, 9
@@ -33,7 +32,6 @@ TILE_HEIGHT = 24
 NAME_HEIGHT = 16
 NAMED_WIDTH = 116
 NAME_CHARACTERS = 16
-BAR_WIDTH, BAR_HEIGHT = 104, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,29 +197,6 @@ def _brackets(tiles: Sequence[Tile], grid: Grid) -> SafeString:
             left, right = members[0] * grid.width + 1, members[-1] * grid.width + 24
             lines.append((f"M{left} {y - 2}v2H{right}v-2",))
     return format_html_join("", '<path class="bracket" d="{}"/>', lines)
-
-
-def rack_bar(rack: Rack) -> SafeString:
-    """A rack of a cluster that is too large for tiles: held, free and faulty as parts of one bar."""
-    counts, total = rack.counts, max(1, rack.total)
-    parts = [
-        ("held", counts[HELD] + counts[HELD_OTHERS] + counts[HELD_SUSPECT]),
-        ("free", rack.free),
-        ("faulty", counts[FAULTY]),
-    ]
-    drawn, x = [], 0.0
-    for kind, count in parts:
-        width = BAR_WIDTH * count / total
-        if count:
-            drawn.append((kind, f"{x:.2f}", f"{width:.2f}"))
-        x += width
-    return format_html(
-        '<svg class="cells rack-bar" width="{}" height="{}" role="img" aria-label="{}">{}</svg>',
-        BAR_WIDTH,
-        BAR_HEIGHT,
-        rack.label,
-        format_html_join("", '<rect class="{}" x="{}" y="0.500" width="{}" height="11"/>', drawn),
-    )
 
 
 _LEGEND = {"free": FREE, "held": HELD, "others": HELD_OTHERS, "suspect": FREE_SUSPECT, "faulty": FAULTY}

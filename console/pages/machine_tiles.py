@@ -1,38 +1,35 @@
 """A cluster as tiles: fabrics → racks → machines → GPUs, from the arrays of a snapshot.
 
-Pure; machine_svg.py draws them.
+Pure; machine_svg.py draws them. All is counted on arrays: objects are made of racks, and of machines only where these
+are drawn.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from placement import MachineState as Bits
-from placement.arrays import UNKNOWN, Bools, Bytes, Longs
+from console.pages.machine_cells import (
+    CHOSEN,
+    FITS,
+    NO_GPU,
+    STATES,
+    UNJUDGED,
+    Tally,
+    cells_of,
+    cells_words,
+    counted,
+    states_of,
+)
+from placement.arrays import UNKNOWN, Bools, Bytes, Ints, Longs
 from placement.phrases import plural
-from placement.snapshot import GPU_FAULTY, GPU_HELD, GPU_PRESENT, GPU_SUSPECT, Snapshot
+from placement.snapshot import Snapshot
 from placement.topology import ROCE, Topology
 
-HELD, HELD_OTHERS, HELD_SUSPECT, FREE_SUSPECT, FREE, FAULTY, NO_GPU = range(1, 8)
-"""What a cell shows, in the order in which a tile's cells are sorted. HELD_OTHERS: where holders are told apart."""
-
-FITS, CHOSEN, UNJUDGED = "fits", "chosen", "unjudged"
-"""Of a run: a machine that has what one of its workers needs; one that it was given; one that no pass has looked at
-for it."""
-
-STATES = (
-    (Bits.QUARANTINED, "quarantined"),
-    (Bits.UNREACHABLE, "unreachable"),
-    (Bits.CONTESTED, "contested"),
-    (Bits.DRAINING, "draining"),
-    (Bits.CORDONED, "cordoned"),
-    (Bits.READY, "ready"),
-)
-"""The first bit that is set names the machine's state."""
-
+MOST_TILES = 2000
+"""Of a map with more machines a rack is one bar, which opens."""
 
 MARK_WORDS = {FITS: "fit the run", CHOSEN: "chosen for it"}
 MARK_SPOKEN = {
@@ -60,7 +57,7 @@ class Tile:
     name: str
     state: str
     cells: bytes
-    """A code above for each GPU."""
+    """A code of machine_cells for each GPU."""
     label: str
     """Its name for a screen reader: `gpu-0113, ready, 3 of 8 GPUs free, 1 suspect`."""
     domain: str
@@ -75,36 +72,24 @@ class Tile:
 class Rack:
     name: str
     """Empty for machines whose rack is not known."""
+    tally: Tally
     tiles: tuple[Tile, ...]
+    """Empty where the map has too many to draw."""
 
     @property
     def title(self) -> str:
         return self.name or "Rack not known"
 
     @property
-    def counts(self) -> Counter[int]:
-        return Counter(code for tile in self.tiles for code in tile.cells)
-
-    @property
-    def total(self) -> int:
-        return sum(len(tile.cells) for tile in self.tiles)
-
-    @property
-    def free(self) -> int:
-        counts = self.counts
-        return counts[FREE] + counts[FREE_SUSPECT]
-
-    @property
     def fitting(self) -> int:
         """Machines that fit the run that the map is shown for, or hold it."""
-        return sum(tile.mark in MARK_WORDS for tile in self.tiles)
+        return sum(map(self.tally.mark, MARK_WORDS))
 
     @property
     def label(self) -> str:
         where = f"Rack {self.name}" if self.name else "Rack not known"
-        marked = Counter(tile.mark for tile in self.tiles)
-        told = [f", {marked[kind]} {word}" for kind, word in MARK_WORDS.items() if marked[kind]]
-        return f"{where}, {self.free} of {plural(self.total, 'GPU')} free{''.join(told)}"
+        told = [f", {count} {word}" for kind, word in MARK_WORDS.items() if (count := self.tally.mark(kind))]
+        return f"{where}, {self.tally.free} of {plural(self.tally.gpus, 'GPU')} free{''.join(told)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +97,7 @@ class Fabric:
     name: str
     """Empty for machines without one."""
     roce: bool
+    tally: Tally
     racks: tuple[Rack, ...]
 
     @property
@@ -121,90 +107,127 @@ class Fabric:
         return f"{self.name} (RoCE)" if self.roce else self.name
 
     @property
-    def tiles(self) -> Iterator[Tile]:
-        return (tile for rack in self.racks for tile in rack.tiles)
-
-    @property
     def words(self) -> str:
-        """`512 machines · 410 of 4,096 GPUs free · 12 machines wholly free`: whole machines decide about gangs."""
-        tiles = list(self.tiles)
-        whole = sum(wholly_free(tile) for tile in tiles)
-        total, free = sum(rack.total for rack in self.racks), sum(rack.free for rack in self.racks)
+        """`512 machines · 410 of 4,096 GPUs free · 12 wholly free`: whole machines decide about gangs."""
         return " · ".join(
             [
-                f"{len(tiles):,} machine{'' if len(tiles) == 1 else 's'}",
-                f"{free:,} of {total:,} GPUs free",
-                f"{whole:,} wholly free",
+                f"{self.tally.machines:,} machine{'' if self.tally.machines == 1 else 's'}",
+                f"{self.tally.free:,} of {self.tally.gpus:,} GPUs free",
+                f"{self.tally.whole:,} wholly free",
             ]
         )
 
 
-def wholly_free(tile: Tile) -> bool:
-    """It takes work, and all its GPUs are free."""
-    return tile.state == "ready" and bool(tile.cells) and not set(tile.cells) - {FREE, FREE_SUSPECT}
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Machines where they stand."""
+
+    fabrics: tuple[Fabric, ...]
+    tally: Tally
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        return tuple(tile for fabric in self.fabrics for rack in fabric.racks for tile in rack.tiles)
 
 
-def fabrics_of(
-    snapshot: Snapshot,
-    shown: Longs,
-    hits: Longs,
-    *,
-    mine: Longs | None = None,
-    ordered: bool = False,
-    marks: Callable[[str], Mark] | None = None,
-) -> list[Fabric]:
-    """The machines with the ids in `shown`; those in `hits` pass the filters.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What of the machines is looked at."""
 
-    `mine`: ids of the GPUs that the reader's own runs hold, where holders are told apart. `ordered`: cells in the true
-    order of the GPUs, else sorted, so that few patterns occur. `marks`: what each machine is to the run that the map
-    is shown for.
-    """
-    drawing = _Drawing(snapshot, mine, ordered, marks)
-    rows = np.flatnonzero(np.isin(snapshot.topology.ids, shown)).tolist()
-    hit = np.isin(snapshot.topology.ids, hits).tolist()
-    racks: dict[tuple[int, str], list[Tile]] = defaultdict(list)
-    for row in rows:
-        racks[drawing.home[row], drawing.rack(row)].append(drawing.tile(row, hit=hit[row]))
-    fabrics: dict[int, list[Rack]] = defaultdict(list)
-    for (fabric, rack), tiles in sorted(racks.items(), key=lambda item: (not item[0][1], item[0][1])):
-        fabrics[fabric].append(Rack(rack, tuple(tiles)))
-    names, link = snapshot.topology.fabrics.names, snapshot.topology.fabrics.link
-    known = [
-        Fabric(names[row], int(link[row]) == ROCE, tuple(fabrics[row])) for row in sorted(fabrics) if row >= 0
+    mine: Longs | None = None
+    """Ids of the GPUs that the reader's own runs hold, where holders are told apart."""
+    ordered: bool = False
+    """Cells in the true order of the GPUs, else sorted, so that few patterns occur."""
+    marks: Callable[[str], Mark] | None = None
+    """What a machine is to the run that the map is shown for, by name."""
+    cells: frozenset[int] = frozenset()
+    """Where there are any, only machines with one of these cells pass."""
+    mark: str = ""
+    """Where there is one, only machines that are this to the run pass."""
+
+
+def standing_of(snapshot: Snapshot, shown: Longs, hits: Longs, look: Look) -> Standing:
+    """The machines with the ids in `shown`; those in `hits` pass the filters."""
+    topology = snapshot.topology
+    rows = np.flatnonzero(np.isin(topology.ids, shown))
+    home, rack = _last(topology.home_fabric[rows]), _last(topology.rack[rows])
+    order = np.lexsort((rows, rack, home))
+    rows, home, rack = rows[order], home[order], rack[order]
+    seen = _Seen(snapshot, rows, np.isin(topology.ids[rows], hits), look)
+    if not len(rows):
+        return Standing((), Tally(tuple([0] * seen.columns.shape[1])))
+    starts = np.flatnonzero(np.r_[True, (np.diff(home) != 0) | (np.diff(rack) != 0)])
+    ends = np.r_[starts[1:], len(rows)]
+    tallies = np.add.reduceat(seen.columns, starts, axis=0)
+    racks = [
+        Rack(_name(topology.racks, place), Tally(tuple(counts)), seen.tiles(start, end))
+        for place, counts, start, end in zip(
+            rack[starts].tolist(), tallies.tolist(), starts.tolist(), ends.tolist(), strict=True
+        )
     ]
-    nowhere = [Fabric("", False, tuple(fabrics[UNKNOWN]))] if UNKNOWN in fabrics else []
-    return known + nowhere
+    return Standing(tuple(_fabrics(topology, home[starts], tallies, racks)), _sum(tallies))
 
 
-class _Drawing:
-    """Columns of a snapshot as tiles need them."""
+_NOWHERE = np.iinfo(np.int64).max
 
-    def __init__(
-        self, snapshot: Snapshot, mine: Longs | None, ordered: bool, marks: Callable[[str], Mark] | None
-    ) -> None:
-        self.marks = marks
-        self.topology: Topology = snapshot.topology
-        self.cells = _cells(snapshot, mine)
-        if not ordered:
-            self.cells = np.sort(self.cells, axis=1)
-        self.state: list[int] = snapshot.state.tolist()
-        self.home: list[int] = self.topology.home_fabric.tolist()
-        self.racks: list[int] = self.topology.rack.tolist()
-        self.domains: list[int] = self.topology.nvlink_domain.tolist()
 
-    def rack(self, row: int) -> str:
-        return self.topology.racks[self.racks[row]] if self.racks[row] != UNKNOWN else ""
+def _last(places: Ints) -> Longs:
+    """What is not known stands last."""
+    return np.where(places == UNKNOWN, _NOWHERE, places.astype(np.int64))
 
-    def tile(self, row: int, *, hit: bool) -> Tile:
-        topology = self.topology
-        state = next(name for bit, name in STATES if self.state[row] & bit)
-        domain = self.domains[row]
+
+def _name(names: Sequence[str], place: int) -> str:
+    return "" if place == _NOWHERE else names[place]
+
+
+def _sum(tallies: Longs) -> Tally:
+    return Tally(tuple(tallies.sum(axis=0).tolist()))
+
+
+def _fabrics(topology: Topology, home: Longs, tallies: Longs, racks: Sequence[Rack]) -> list[Fabric]:
+    """`home` and `tallies`: of each rack."""
+    found = []
+    for place in np.unique(home).tolist():
+        of_it = np.flatnonzero(home == place)
+        roce = place != _NOWHERE and int(topology.fabrics.link[place]) == ROCE
+        name = _name(topology.fabrics.names, place)
+        found.append(Fabric(name, roce, _sum(tallies[of_it]), tuple(racks[row] for row in of_it.tolist())))
+    return found
+
+
+class _Seen:
+    """The machines of the map, a row each, in the order in which they stand."""
+
+    def __init__(self, snapshot: Snapshot, rows: Longs, hits: Bools, look: Look) -> None:
+        self.topology = snapshot.topology
+        self.rows: list[int] = rows.tolist()
+        cells = cells_of(snapshot, look.mine)[rows]
+        self.cells: Bytes = cells if look.ordered else np.sort(cells, axis=1)
+        self.states = states_of(snapshot)[rows]
+        self.marks = [look.marks(self.topology.names[row]) for row in self.rows] if look.marks else None
+        kinds = [mark.kind for mark in self.marks] if self.marks else None
+        if look.cells:
+            hits = hits & np.isin(cells, sorted(look.cells)).any(axis=1)
+        if look.mark and kinds:
+            hits = hits & np.array([kind == look.mark for kind in kinds])
+        self.hits: list[bool] = hits.tolist()
+        self.columns = counted(cells, self.states, kinds, hits)
+
+    def tiles(self, start: int, end: int) -> tuple[Tile, ...]:
+        if len(self.rows) > MOST_TILES:
+            return ()
+        return tuple(map(self._tile, range(start, end)))
+
+    def _tile(self, at: int) -> Tile:
+        topology, row = self.topology, self.rows[at]
+        state = STATES[self.states[at]][1]
+        domain = int(topology.nvlink_domain[row])
         nvlink = topology.nvlink_domains[domain] if domain != UNKNOWN else ""
-        cells = self.cells[row].tobytes().rstrip(bytes([NO_GPU])).replace(bytes([NO_GPU]), b"")
-        parts = [topology.names[row], state, _cells_words(cells)]
+        cells = self.cells[at].tobytes().replace(bytes([NO_GPU]), b"")
+        parts = [topology.names[row], state, cells_words(cells)]
         parts += [f"NVLink domain {nvlink}"] if nvlink else []
         parts += [f"also on {name}" for name in self._elsewhere.get(row, ())]
-        mark = self.marks(topology.names[row]) if self.marks else None
+        mark = self.marks[at] if self.marks else None
         parts += [f"{MARK_SPOKEN[mark.kind]}: {mark.text}"] if mark else []
         return Tile(
             machine=int(topology.ids[row]),
@@ -213,7 +236,7 @@ class _Drawing:
             cells=cells,
             label=", ".join(parts),
             domain=nvlink,
-            hit=hit,
+            hit=self.hits[at],
             mark=mark.kind if mark else "",
         )
 
@@ -226,36 +249,3 @@ class _Drawing:
         for at in np.flatnonzero(away).tolist():
             found[int(members.machine[at])].append(fabrics.names[int(members.fabric[at])])
         return found
-
-
-def _cells(snapshot: Snapshot, mine: Longs | None) -> Bytes:
-    """(machines, slots): a code for each GPU."""
-    state = snapshot.gpu_state
-    held, suspect = (state & GPU_HELD) != 0, (state & GPU_SUSPECT) != 0
-    others: Bools = np.zeros_like(held) if mine is None else held & ~np.isin(snapshot.topology.gpu_id, mine)
-    cells = np.select(
-        [
-            (state & GPU_PRESENT) == 0,
-            (state & GPU_FAULTY) != 0,
-            held & suspect,
-            others,
-            held,
-            suspect,
-        ],
-        [NO_GPU, FAULTY, HELD_SUSPECT, HELD_OTHERS, HELD, FREE_SUSPECT],
-        FREE,
-    )
-    return cells.astype(np.uint8)
-
-
-def _cells_words(cells: bytes) -> str:
-    """`3 of 8 GPUs free, 1 suspect`."""
-    if not cells:
-        return "no GPUs"
-    counts = Counter(cells)
-    parts = [f"{counts[FREE] + counts[FREE_SUSPECT]} of {plural(len(cells), 'GPU')} free"]
-    if suspect := counts[HELD_SUSPECT] + counts[FREE_SUSPECT]:
-        parts.append(f"{suspect} suspect")
-    if counts[FAULTY]:
-        parts.append(f"{counts[FAULTY]} faulty")
-    return ", ".join(parts)

@@ -74,8 +74,10 @@ def metrics_context(run: Run, scope: Scope) -> dict[str, Any]:
 def _newest(run: Run) -> Q:
     """Workers that start on their own have attempts of their own."""
     newest = RunAttempt.objects.filter(run=OuterRef("assignment__attempt__run")).order_by("-number")
-    of_run = Q(assignment__attempt__run=run) | Q(assignment__attempt__run__parent=run)
-    return of_run & Q(assignment__attempt=Subquery(newest.values("id")[:1]))
+    return Q(
+        assignment__attempt__run__in=Run.objects.family(run.id),
+        assignment__attempt=Subquery(newest.values("id")[:1]),
+    )
 
 
 def _chart(name: str, of_workers: dict[str, Points]) -> Chart:

@@ -75,7 +75,7 @@ Points = list[tuple[str, datetime | None, str]]
 def run_timeline(run: Run) -> RunTimeline:
     """`run` as people see it: of an independent run its workers' attempts."""
     now = timezone.now()
-    of_run = Q(run=run) | Q(run__parent=run)
+    of_run = Q(run__in=Run.objects.family(run.id))
     found = list(_attempts(of_run).order_by("-placed_at")[: MOST_ATTEMPTS + 1])
     shown = found[:MOST_ATTEMPTS][::-1]
     queued = _queued_at(run, {attempt.run_id for attempt in shown})

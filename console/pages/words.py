@@ -1,8 +1,8 @@
 """Sentences of the pages that belong to no reason: a request in words, counts, GPU numbers."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
+from typing import Protocol
 
-from machines.models import Gpu
 from machines.states import Health
 from placement.phrases import plural
 from wire.gpu_models import short_model
@@ -18,6 +18,17 @@ INTERCONNECTS = {
     "nvlink": "NVLink",
 }
 WITHIN = {"nvlink_domain": "one NVLink domain", "rack": "one rack", "fabric": "one fabric"}
+
+
+class SomeGpu(Protocol):
+    """A GPU's row, or a few of its columns."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def health(self) -> str: ...
+    @property
+    def model(self) -> str: ...
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -104,12 +115,12 @@ def _amounts(wanted: RequestedResources) -> str:
     return f"{plural(amounts[0], 'core')} and {format_size(amounts[1])} each"
 
 
-def gpus_free(gpus: Iterable[Gpu], held: Container[int]) -> int:
+def gpus_free(gpus: Iterable[SomeGpu], held: Container[int]) -> int:
     """How many are neither held nor faulty."""
     return sum(gpu.id not in held and gpu.health != Health.FAULTY for gpu in gpus)
 
 
-def gpu_counts(gpus: list[Gpu], held: frozenset[int]) -> str:
+def gpu_counts(gpus: Sequence[SomeGpu], held: frozenset[int]) -> str:
     """`3 of 8 free, 1 suspect`: what a machine's GPUs are doing."""
     if not gpus:
         return "no GPUs"

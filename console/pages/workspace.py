@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,7 +16,7 @@ from console.pages.forms import SECRET, Field, Form
 from console.pages.scope import Scope, workspace_scope
 from machines.drives import drive_access_of
 from machines.models import WorkspacePool
-from runs.models import Allocation, Assignment
+from runs.usage import gpus_used
 from tenancy.models import ApiToken, Membership, Workspace
 from tenancy.registries import credentials_of
 from tenancy.roles import Permission, WorkspaceRole
@@ -144,12 +143,7 @@ def _people(scope: Scope) -> dict[str, Any]:
 
 def pools_used(workspace: Workspace) -> list[dict[str, Any]]:
     """The workspace's pools with its limits and the GPUs that its runs hold there, by cluster and name."""
-    # From the few runs that hold something: from the allocations' side every assignment there ever was is read.
-    assignments = Assignment.objects.held().filter(attempt__run__workspace=workspace)
-    held = Allocation.objects.filter(
-        released_at=None, gpu__isnull=False, assignment__in=assignments.order_by().values("id")
-    )
-    used = dict(held.order_by().values_list("machine__pool").annotate(Count("id")))
+    used = gpus_used(workspace)
     access = WorkspacePool.objects.filter(workspace=workspace).select_related("pool__cluster")
     return [
         {

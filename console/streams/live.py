@@ -8,7 +8,7 @@ import contextlib
 import re
 import time
 
-from django.db.models import F, Q
+from django.db.models import F
 
 from common.errors import NotFound
 from console.streams import http
@@ -98,7 +98,7 @@ class Printed(contextlib.ExitStack):
 
 def _log_keys(run: int) -> list[str]:
     """Of the hub: the logs that may still grow, of the run and of those of its workers that start on their own."""
-    found = Assignment.objects.filter(Q(attempt__run=run) | Q(attempt__run__parent=run))
+    found = Assignment.objects.filter(attempt__run__in=Run.objects.family(run))
     return [
         f"log:{each}" for each in found.exclude(log_final__lte=F("log_size")).values_list("id", flat=True)
     ]

@@ -16,7 +16,7 @@ from console.pages.looks import look_of, word_of
 from console.pages.machine_svg import legend_cell, legend_frame, legend_mark
 from console.pages.metric_chart import metrics_context
 from console.pages.scope import Scope
-from console.pages.words import EN_DASH
+from console.pages.words import EN_DASH, SomeGpu
 from machines.models import DataVolume, Gpu
 from machines.states import Health
 from placement.phrases import plural
@@ -34,6 +34,7 @@ def icon(name: str) -> SafeString:
 
 
 @register.simple_tag
+@cache
 def chip(state: str) -> SafeString:
     """A state as icon, word and tint."""
     look = look_of(state)
@@ -125,9 +126,9 @@ CELL, GAP, HEIGHT = 8, 2, 14
 
 
 @register.simple_tag
-def gpu_cells(gpus: Iterable[Gpu], held: frozenset[int]) -> SafeString:
+def gpu_cells(gpus: Iterable[SomeGpu], held: frozenset[int]) -> SafeString:
     """A cell each: hollow is free, filled is held, a cut corner with a triangle suspect, a cross faulty."""
-    drawn = [_cell(index, gpu, gpu.id in held) for index, gpu in enumerate(gpus)]
+    drawn = [_cell(index, gpu.health, gpu.id in held) for index, gpu in enumerate(gpus)]
     width = max(1, len(drawn) * (CELL + GAP))
     return format_html(
         '<svg class="cells" width="{}" height="{}" aria-hidden="true" focusable="false">{}</svg>',
@@ -137,16 +138,17 @@ def gpu_cells(gpus: Iterable[Gpu], held: frozenset[int]) -> SafeString:
     )
 
 
-def _cell(index: int, gpu: Gpu, held: bool) -> SafeString:
+@cache
+def _cell(index: int, health: str, held: bool) -> SafeString:
     x = index * (CELL + GAP) + 0.5
-    kind = "faulty" if gpu.health == Health.FAULTY else "held" if held else "free"
+    kind = "faulty" if health == Health.FAULTY else "held" if held else "free"
     shape = format_html(
         '<rect class="{}" x="{}" y="0.5" width="{}" height="{}" rx="1"/>', kind, x, CELL - 1, HEIGHT - 1
     )
-    if gpu.health == Health.FAULTY:
+    if health == Health.FAULTY:
         cross = f"M{x + 1.5} 4.500l4 5m0-5l-4 5"
         return format_html('{}<path class="cross" d="{}"/>', shape, cross)
-    if gpu.health == Health.SUSPECT:
+    if health == Health.SUSPECT:
         cut = f"M{x + 1} 0h6.500v6.500z"
         warn = f"M{x + 2.4} 0h5.100v5.100z"
         return format_html('{}<path class="cut" d="{}"/><path class="warn" d="{}"/>', shape, cut, warn)
@@ -156,7 +158,7 @@ def _cell(index: int, gpu: Gpu, held: bool) -> SafeString:
 @register.simple_tag
 def gpu_cell(gpu: Gpu, holder: object) -> SafeString:
     """One GPU's cell; `holder` is None for a free one."""
-    return _cell(0, gpu, holder is not None)
+    return _cell(0, gpu.health, holder is not None)
 
 
 @register.filter

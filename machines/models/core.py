@@ -215,7 +215,7 @@ class Gpu(models.Model):
             models.UniqueConstraint("machine", "uuid", name="gpu_uuid_unique"),
             models.CheckConstraint(condition=Q(health__in=Health.values), name="gpu_health_known"),
         )
-        indexes = (models.Index("model", name="gpu_by_model"),)
+        indexes = (models.Index("model", "machine", name="gpu_model_there", condition=Q(present=True)),)
 
     def __str__(self) -> str:
         return f"{self.machine.name} GPU {self.index}"

@@ -21,6 +21,13 @@ class RunQuerySet(models.QuerySet["Run"]):
         """The workspace's runs as people see them: without the children of independent ones."""
         return self.filter(workspace=workspace, parent=None)
 
+    def family(self, run_id: int) -> "RunQuerySet":
+        """The run itself and its children.
+
+        What belongs to them is asked for by `run__in=`: with an OR over a join, PostgreSQL reads every run there is.
+        """
+        return self.filter(Q(id=run_id) | Q(parent=run_id))
+
 
 class Run(models.Model):
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="runs")

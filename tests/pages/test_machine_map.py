@@ -7,10 +7,11 @@ import time
 import pytest
 from django.utils import timezone
 
-from console.pages import machine_map
+from console.pages import machine_map, machine_tiles
 from console.pages.machine_beside import RunBeside
+from console.pages.machine_cells import FAULTY, FREE, FREE_SUSPECT, HELD
 from console.pages.machine_svg import grid_of, patterns, rack_svg
-from console.pages.machine_tiles import FAULTY, FREE, FREE_SUSPECT, HELD, fabrics_of
+from console.pages.machine_tiles import Look, standing_of
 from machines.models import Fabric, Machine, MachineLabel, RdmaPort
 from machines.states import NVLINK_DOMAIN_LABEL
 from placement import GpuFacts, MachineFacts, PortFacts, build_snapshot
@@ -105,7 +106,7 @@ def test_names_are_drawn_while_there_are_few(busy, vic, monkeypatch):
 
 
 def test_a_rack_of_a_large_cluster_is_a_bar_that_opens(busy, vic, monkeypatch):
-    monkeypatch.setattr(machine_map, "MOST_TILES", 5)
+    monkeypatch.setattr(machine_tiles, "MOST_TILES", 5)
     page = text(vic.get(MAP))
     assert labels(page) == []
     assert (
@@ -223,8 +224,8 @@ def test_a_thousand_machines_are_drawn_in_less_than_a_second():
     snapshot = build_snapshot(machines)
     ids = snapshot.topology.ids
     began = time.perf_counter()
-    fabrics = fabrics_of(snapshot, ids, ids)
-    tiles = [tile for fabric in fabrics for tile in fabric.tiles]
+    standing = standing_of(snapshot, ids, ids, Look())
+    fabrics, tiles = standing.fabrics, standing.tiles
     grid = grid_of(tiles, names=False)
     defined = patterns(tiles, grid)
     drawn = [rack_svg(rack, grid, lambda name: f"/{name}") for fabric in fabrics for rack in fabric.racks]
