@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from common.errors import NotFound
-from console.joining import join_command
+from console.joining import AGENT_INSTALL, join_command
 from console.numbers import number_read
 from console.pages.errors import is_fragment, page
 from console.pages.machine_facts import gpus_present, machines_for_display, models_words, places_of
@@ -28,7 +28,13 @@ def machine_add(request: HttpRequest, organization: str, cluster: str) -> HttpRe
     if "token" in request.GET:
         return _waiting(request, scope, _token(scope, request.GET["token"]))
     pools = list(Pool.objects.filter(cluster=scope.cluster).order_by("slug"))
-    context = {"scope": scope, "section": "machines", "pools": pools, "pool": request.POST.get("pool", "")}
+    context = {
+        "scope": scope,
+        "section": "machines",
+        "pools": pools,
+        "pool": request.POST.get("pool", ""),
+        "install": AGENT_INSTALL,
+    }
     if request.method == "POST":
         context |= _command(scope, _pool(pools, request.POST.get("pool", "")))
     return render(request, "machines/add.html", context)

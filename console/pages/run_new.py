@@ -18,7 +18,7 @@ from console.pages.document_lines import errors_place
 from console.pages.errors import is_fragment, page
 from console.pages.run_form import board, draft, starts
 from console.pages.run_form.draft import AS_JSON, FORM, Draft
-from console.pages.run_form.form import entry_at
+from console.pages.run_form.form import form_of, spots_of
 from console.pages.run_form.preview import TOO_LITTLE, Asking, Preview, preview
 from console.pages.run_page import run_address
 from console.pages.scope import Scope, workspace_scope
@@ -199,7 +199,8 @@ def _previewed(request: HttpRequest, desk: Desk, now: Draft) -> HttpResponse:
     seen = preview(desk.asking, now)
     context: dict[str, Any] = {"preview": seen, "draft": now, "desk": desk}
     if now.mode == FORM:
-        found: Any = board.problems_by_entry(now, seen.errors)
+        spots = spots_of(form_of(draft.opened(now.text)[0]), dict(request.POST.lists()))
+        found: Any = board.problems_by_spot(now, seen.errors, spots)
         context |= {"summaries": board.summaries(now), "counts": board.model_counts(desk.scope.here)}
     else:
         placed = errors_place(now.text, seen.errors)
@@ -241,7 +242,8 @@ def _show(
 
 
 def _listed(now: Draft, errors: tuple[FieldError, ...]) -> list[tuple[str, str, str]]:
-    """(entry, path, message) of the summary: what can't be read first."""
+    """(entry or cell, path, message) of the summary: what can't be read first."""
+    spots = spots_of(form_of(draft.opened(now.text)[0]))
     told = [(name, "", message) for name, message in now.problems.items()]
-    found = ((entry_at(each.path), each.path, each.message) for each in errors)
+    found = ((spots.of(each.path), each.path, each.message) for each in errors)
     return told + [each for each in found if each[0] not in now.problems]

@@ -224,7 +224,6 @@
 
     tell(offset) {
       const told = schema && window.astraeus.runDocument.help(schema, window.astraeus.runDocument.locate(this.area.value, offset));
-      this.about.hidden = false;
       if (!told) return this.about.replaceChildren();
       const title = document.createElement("b");
       title.textContent = told.title;

@@ -93,6 +93,7 @@
     const name = field.dataset.field || field.dataset.rows;
     if (!event.target.value || touched.has(name)) return;
     touched.add(name);
+    touched.add(field.closest("[data-rows]")?.dataset.rows);
     const headline = preview().querySelector(".headline[data-found]");
     if (asked === version && headline) showProblems(JSON.parse(headline.dataset.found || "[]"));
   });
@@ -109,12 +110,14 @@
     if (!row || row.nextElementSibling || !input.value) return;
     const next = row.cloneNode(true);
     const number = row.parentElement.children.length;
-    for (const each of next.querySelectorAll("[name], [for]")) {
-      for (const attribute of ["name", "id", "for"]) {
+    for (const each of next.querySelectorAll("[name], [for], [id]")) {
+      for (const attribute of ["name", "id", "for", "aria-describedby", "data-field", "data-problem"]) {
         const value = each.getAttribute(attribute);
         if (value) each.setAttribute(attribute, value.replace(/-\d+-/, `-${number}-`));
       }
       if ("value" in each) each.value = "";
+      each.removeAttribute("aria-invalid");
+      if (each.dataset.problem) Object.assign(each, { hidden: true, textContent: "" });
     }
     row.after(next);
   }

@@ -133,7 +133,7 @@ def test_a_machine_is_added_while_the_page_waits(house, browse):
     page = browse(house.ana)
     page.goto(f"{M}/add")
     page.click("text=Show the command")
-    command = page.locator("pre.code").inner_text()
+    command = page.locator("pre[aria-label='Command to run']").inner_text()
     expect(page.locator("#waiting")).to_contain_text("Waiting for the machine…")
     assert violations(page) == []
     secret = command.split("--token ")[1].split()[0]

@@ -158,8 +158,23 @@ def test_errors_stand_at_their_fields_and_lead_there(house, two, browse):
     expect(page.get_by_label("Time limit", exact=True)).to_have_value("soon")
     expect(page.get_by_label("GPUs", exact=True)).to_have_value("17")
     assert violations(page) == []
-    page.get_by_label("GPUs", exact=True).fill("16")
     page.get_by_label("Time limit", exact=True).fill("1 h")
+    page.locator("#field-files > summary").click()
+    path = page.locator("#files-1-mounts")
+    path.fill("train.py")
+    path.press("Tab")
+    expect(page.locator("#files-1-mounts-problem")).to_have_text(
+        "`train.py` is relative. Write the whole path, from `/` on."
+    )
+    expect(path).to_have_attribute("aria-describedby", "files-1-mounts-problem")
+    expect(path).to_have_attribute("aria-invalid", "true")
+    page.get_by_role("button", name="Start run").click()
+    expect(summary).to_be_focused()
+    summary.locator("a[data-to=files-1-mounts]").click()
+    expect(path).to_be_focused()
+    assert violations(page) == []
+    path.fill("/app/more.py")
+    page.get_by_label("GPUs", exact=True).fill("16")
     expect(page.locator(HEADLINE)).to_contain_text("Would start now")
     expect(problem).to_be_hidden()
     assert not Run.objects.exists()

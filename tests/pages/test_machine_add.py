@@ -2,6 +2,7 @@
 
 import html
 import re
+from pathlib import Path
 
 from django.utils import timezone
 
@@ -46,6 +47,13 @@ def test_the_command_is_shown_once_and_waits_for_the_machine(house, ana, setting
     here = text(ana.get(ADD, {"token": token.id}, headers={"HX-Request": "true"}))
     assert "<bdi>gpu-17</bdi> is here: no GPUs" in here
     assert "every 2s" not in here
+
+
+def test_how_the_agent_gets_there_stands_before_and_beside_the_command(house, ana):
+    told = "/opt/astraeus-agent/bin/pip install ."
+    assert told in text(ana.get(ADD))
+    assert told in text(ana.post(ADD))
+    assert told in (Path(__file__).parents[2] / "docs/machines.md").read_text()
 
 
 def test_a_token_of_another_cluster_is_nothing(house, ana):

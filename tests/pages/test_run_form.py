@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.pages.run_form.draft import FORM, Draft, merged, opened, posted, with_files
-from console.pages.run_form.form import entry_at, form_apply, form_of, summary
+from console.pages.run_form.form import entry_at, form_apply, form_of, spots_of, summary
 from console.pages.run_form.rows import ROWS
 from console.pages.run_form.table import ENTRIES, SECTIONS
 from tests import factories as make
@@ -239,6 +239,25 @@ def test_errors_find_their_fields():
         "spec.task_template.probes.liveness": "",
     }
     assert {path: entry_at(path) for path in paths} == paths
+
+
+def test_errors_in_lists_find_their_cells():
+    document = single()
+    template = document["spec"]["task_template"]
+    template["configs"] = [{"odd": 1}, {"mounts": ["/a"], "value": ""}, {"mounts": ["/b"], "value": ""}]
+    post = sent(document)
+    configs, secrets = "spec.task_template.configs", "spec.task_template.secret_refs"
+    drawn = spots_of(form_of(document))
+    assert drawn.of(f"{configs}[2].mounts[0]") == "files-1-mounts"
+    assert drawn.of(f"{configs}[0].odd") == "files"
+    assert drawn.of(f"{secrets}[0].mount_path") == "secrets-0-target"
+    assert drawn.of(configs) == "files"
+    # Rows that are taken out or left empty have numbers, and no place in the document.
+    post["files-0-remove"] = ["1"]
+    post |= {"files-3-of": [""], "files-3-mounts": ["/c"], "files-3-value": [""]}
+    sent_ = spots_of(form_of(form_apply(document, post).document), post)
+    assert sent_.of(f"{configs}[1].mounts[0]") == "files-1-mounts"
+    assert sent_.of(f"{configs}[2].mounts[0]") == "files-3-mounts"
 
 
 def test_an_offered_change_is_made_and_marked():

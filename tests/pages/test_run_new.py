@@ -7,6 +7,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
+from console.pages.run_form import preview
 from runs.models import Run
 from tests import factories as make
 from tests.pages.conftest import signed_in
@@ -145,3 +146,12 @@ def test_a_run_that_is_filled_in_is_not_asked_for_what_it_has(house, bea):
         page = text(bea.get(filled))
         assert asked not in page
         assert "Trying where it would run…" in page
+
+
+def test_a_preview_that_fails_names_the_pages_own_button(house, bea, monkeypatch):
+    make.run_pending(house)
+    monkeypatch.setattr(preview, "run_foresee", lambda **_: 1 / 0)
+    sent = {"document": json.dumps(make.document_make()), "mode": "json", "preview": "1"}
+    buttons = {NEW: "Start run", "/o/acme/w/vision/jobs/main/ddp-resnet50/edit": "Save and requeue"}
+    for address, button in buttons.items():
+        assert f"No preview right now. {button} works all the same." in text(bea.post(address, sent))

@@ -7,7 +7,7 @@ from zlib import crc32
 from common.errors import FieldError
 from console.pages.run_form.draft import Draft, opened
 from console.pages.run_form.entries import Entry, Options, Values
-from console.pages.run_form.form import Form, Hidden, entry_at, form_of, summary
+from console.pages.run_form.form import Form, Hidden, Spots, form_of, spots_of, summary
 from console.pages.run_form.rows import ROWS, Column, Rows
 from console.pages.run_form.table import MAIN, SECTIONS
 from machines.drives import drive_access_of
@@ -67,6 +67,7 @@ class Cell:
     id: str
     value: str
     choices: tuple[Choice, ...]
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,10 @@ class ListShown:
     shown: tuple[RowShown, ...]
     """The last one is new."""
     problem: str = ""
+
+    @property
+    def opened(self) -> bool:
+        return bool(self.problem) or any(cell.problem for row in self.shown for cell in row.cells)
 
     @property
     def said(self) -> str:
@@ -148,7 +153,7 @@ def board_of(draft: Draft, stock: Stock, errors: Sequence[FieldError], post: Val
     """The form of the draft's document. `post`: what was typed where it can't be read."""
     document, _ = opened(draft.text)
     form = form_of(document)
-    draw = _Draw(form, draft, stock, problems_by_entry(draft, errors), post or {})
+    draw = _Draw(form, draft, stock, problems_by_spot(draft, errors, spots_of(form)), post or {})
     return Board(
         main=draw.fields(MAIN),
         sections=tuple(draw.section(each.key, each.title, each.entries) for each in SECTIONS),
@@ -157,11 +162,11 @@ def board_of(draft: Draft, stock: Stock, errors: Sequence[FieldError], post: Val
     )
 
 
-def problems_by_entry(draft: Draft, errors: Sequence[FieldError]) -> dict[str, str]:
-    """The first thing that is wrong with each entry; what can't be read says most."""
+def problems_by_spot(draft: Draft, errors: Sequence[FieldError], spots: Spots) -> dict[str, str]:
+    """The first thing that is wrong with each entry or cell; what can't be read says most."""
     found: dict[str, str] = {}
     for error in errors:
-        if name := entry_at(error.path):
+        if name := spots.of(error.path):
             found.setdefault(name, error.message)
     return found | draft.problems
 
@@ -258,6 +263,7 @@ class _Draw:
                 f"{rows.name}-{number}-{column.key}",
                 row.get(column.key, ""),
                 self._column_choices(rows, column, row.get(column.key, "")),
+                self.problems.get(f"{rows.name}-{number}-{column.key}", ""),
             )
             for column in rows.columns
         )

@@ -1,6 +1,7 @@
 """The form of a document, and the document of a form. What one has not changed stays as it was, to the letter."""
 
 import copy
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -165,6 +166,34 @@ def entry_at(path: str) -> str:
     places |= {format_path((*_TEMPLATE, "requested_resources", "gpu_requests")): "gpus"}
     around = (each for each in places if path == each or path.startswith((f"{each}.", f"{each}[")))
     return places.get(max(around, default="", key=len), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Spots:
+    """Where in the form errors stand."""
+
+    numbers: Mapping[str, Mapping[int, int]]
+    """List → index in it → number of its row."""
+
+    def of(self, path: str) -> str:
+        """The cell of a list's row, or the entry, that an error with this path is about; empty where there is none."""
+        rows = next((each for each in ROWS if path.startswith(f"{format_path(each.place)}[")), None)
+        if rows is not None:
+            index, _, field = path.removeprefix(f"{format_path(rows.place)}[").partition("]")
+            number = self.numbers.get(rows.name, {}).get(int(index)) if index.isdecimal() else None
+            if number is not None:
+                return f"{rows.name}-{number}-{rows.column_of(re.split(r'[.[]', field[1:])[0]).key}"
+        return entry_at(path)
+
+
+def spots_of(form: Form, post: Values | None = None) -> Spots:
+    """In the form as it is drawn; `post`: in the one that was sent, whose document `form` now shows."""
+    numbers = {}
+    for rows in ROWS:
+        shown = form.rows.get(rows.name, {})
+        sent = range(len(shown)) if post is None else rows.numbers(post)
+        numbers[rows.name] = dict(zip(shown, sent, strict=False))
+    return Spots(numbers)
 
 
 def summary(form: Form, entries: tuple[Entry, ...], most: int = 4) -> str:

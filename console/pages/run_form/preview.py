@@ -79,6 +79,11 @@ class Asking:
     run: Run | None = None
     """The waiting run whose document this is to replace."""
 
+    @property
+    def button(self) -> str:
+        """What is pressed to submit it."""
+        return "Save and requeue" if self.run else "Start run"
+
 
 def preview(asking: Asking, draft: Draft) -> Preview:
     """Never fails: without a preview a run can be started all the same."""
@@ -86,7 +91,7 @@ def preview(asking: Asking, draft: Draft) -> Preview:
         return _preview(asking, draft)
     except Exception:
         log.exception("no preview of a run in %s", asking.workspace.slug)
-        return Preview("none", "No preview right now. Start run works all the same.")
+        return Preview("none", f"No preview right now. {asking.button} works all the same.")
 
 
 def _preview(asking: Asking, draft: Draft) -> Preview:

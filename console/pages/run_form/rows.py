@@ -60,8 +60,8 @@ class Rows:
         """Without what says nothing."""
         return {key: value for key, value in item.items() if value is not None}
 
-    def posted(self, post: Values) -> list[tuple[int | None, dict[str, str]]]:
-        """Rows as they were sent: the index in the list (None: a new one) and what they hold."""
+    def posted(self, post: Values) -> list[tuple[int, int | None, dict[str, str]]]:
+        """Rows as they were sent: their number, the index in the list (None: a new one) and what they hold."""
         rows = []
         for number in range(MOST_ROWS):
             start = f"{self.name}-{number}-"
@@ -71,8 +71,17 @@ class Rows:
                 continue
             of = first(post, f"{start}of")
             row = {column.key: first(post, f"{start}{column.key}") for column in self.columns}
-            rows.append((int(of) if of.isascii() and of.isdecimal() else None, row))
+            rows.append((number, int(of) if of.isascii() and of.isdecimal() else None, row))
         return rows
+
+    def numbers(self, post: Values) -> list[int]:
+        """Of the rows that were sent and say something: they stand in the document in this order."""
+        return [number for number, of, row in self.posted(post) if of is not None or any(row.values())]
+
+    def column_of(self, field: str) -> Column:
+        """The column that stands for a field of an item; the first where none does."""
+        own = (column for column in self.columns if field in (column.fields or (column.key,)))
+        return next(own, self.columns[0])
 
     def write(self, document: JSON, post: Values) -> None:
         """The list with its rows as they were sent; items without a row keep their place."""
@@ -81,14 +90,14 @@ class Rows:
         if found is not MISSING and found is not items:
             return
         shown = self.shown(document)
-        sent = {of: row for of, row in self.posted(post) if of in shown}
+        sent = {of: row for _, of, row in self.posted(post) if of in shown}
         kept = []
         for index, item in enumerate(items):
             if index in sent:
                 kept.append(item if sent[index] == shown[index] else self.write_item(dict(item), sent[index]))
             elif index not in shown:
                 kept.append(item)
-        new = [row for of, row in self.posted(post) if of is None and any(row.values())]
+        new = [row for _, of, row in self.posted(post) if of is None and any(row.values())]
         after = kept + [self.write_item({}, row) for row in new]
         if not same(after, items):
             value_set(document, self.place, after or MISSING)
