@@ -106,6 +106,23 @@ def _one_per_place(ask: Ask, grouping: Grouping, rows: Longs, position: Ints | N
 
 def preference(ask: Ask, shape: Shape, usable: Bools) -> Preference:
     """Order the usable machines by `WIDTHS`: started before whole ones, healthy before suspect, at last by name."""
+    key = _keys(ask, shape, usable)
+    key.sort()
+    ordered = _part(key, "machine")
+    position = np.empty(ask.topology.size, dtype=np.int32)
+    position[ordered] = np.arange(ordered.size)
+    return Preference(
+        ordered, position, _part(key, "broken"), _part(key, "left_over"), _part(key, "suspects")
+    )
+
+
+def first_choice(ask: Ask, shape: Shape, usable: Bools) -> Longs:
+    """(1,): the machine that `preference` puts first; there must be one."""
+    return _part(_keys(ask, shape, usable).min(keepdims=True), "machine")
+
+
+def _keys(ask: Ask, shape: Shape, usable: Bools) -> Longs:
+    """Per usable machine the number by which it is compared; see `WIDTHS`."""
     machines = np.flatnonzero(usable)
     snapshot, topology = ask.snapshot, ask.topology
     free = snapshot.free_healthy[machines] + snapshot.free_suspect[machines]
@@ -118,7 +135,7 @@ def preference(ask: Ask, shape: Shape, usable: Bools) -> Preference:
         filler = filler[topology.own_rack[machines]]
     else:
         filler = (snapshot.cpu_free[machines] - ask.cpu_needed(0)) // 1000
-    key = _pack(
+    return _pack(
         lemon=_tier(ask, machines),
         broken=broken,
         left_over=left_over,
@@ -126,13 +143,6 @@ def preference(ask: Ask, shape: Shape, usable: Bools) -> Preference:
         suspects=suspects,
         without_image=_without_image(ask, machines),
         machine=machines,
-    )
-    key.sort()
-    ordered = _part(key, "machine")
-    position = np.empty(topology.size, dtype=np.int32)
-    position[ordered] = np.arange(ordered.size)
-    return Preference(
-        ordered, position, _part(key, "broken"), _part(key, "left_over"), _part(key, "suspects")
     )
 
 

@@ -1,20 +1,17 @@
 """The rules: each says which machines it refuses for one group in one shape.
 
-A rule is run only when the request asks for it (`RULES`), returns a boolean array over all machines, True = refused,
-and never looks at what another rule said. Every rule is run on every machine; placement and explanation read the same
-arrays. What a rule concludes from hardware, labels and names alone is remembered until those change.
+A rule is run only when the request asks for it (`rulebook.py`), returns a boolean array over all machines, True =
+refused, and never looks at what another rule said.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from placement.arrays import UNKNOWN, Bools, Ints, Longs, Words, read_only
+from placement.arrays import UNKNOWN, Bools, Ints, Longs, Words
 from placement.ask import Ask, GpuCounts
 from placement.facts import MachineState
-from placement.rules import Rule, Said
 from placement.shapes import Shape
 from placement.topology import NO_PORT, Topology
 
@@ -116,7 +113,7 @@ def _bits_missing(words: Words, table: tuple[object, ...], wanted: tuple[object,
 # The machine's state.
 
 
-def _in_state(state: MachineState) -> Check:
+def in_state(state: MachineState) -> Check:
     def refused(trial: Trial) -> Bools:
         return np.asarray((trial.ask.snapshot.state & np.uint8(state)) != 0)
 
@@ -264,137 +261,3 @@ def cpu_short(trial: Trial) -> Bools:
 
 def memory_short(trial: Trial) -> Bools:
     return np.asarray(trial.ask.snapshot.memory_free < trial.ask.memory_needed(trial.shape.gpus))
-
-
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    """A rule that looks at the topology alone, and the part of the request that it reads; None: it is not asked."""
-
-    check: Check
-    reads: Callable[[Trial], Hashable | None]
-    passing: bool = False
-    """What it reads is one run's own choice of machines, or changes with every pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """A rule that looks at the machines' states alone, and is always asked."""
-
-    check: Check
-
-
-@dataclass(frozen=True, slots=True)
-class _Live:
-    """A rule that looks at what changes with every placement, and when it is asked."""
-
-    check: Check
-    asked: Callable[[Trial], bool]
-
-
-def _always(_: Trial) -> bool:
-    return True
-
-
-def _with_gpus(trial: Trial) -> bool:
-    return trial.shape.gpus > 0
-
-
-def _gpu_kind(trial: Trial) -> Hashable | None:
-    group = trial.ask.group
-    return (group.models, group.min_memory_bytes, trial.shape.gpus) if trial.shape.gpus else None
-
-
-def _ports(trial: Trial) -> Hashable | None:
-    return (trial.ask.kinds, trial.ask.min_gbps) if trial.ask.kinds else None
-
-
-def _fabric(trial: Trial) -> Hashable | None:
-    group = trial.ask.group
-    if "fabric" not in (group.keep_within, group.spread):
-        return None
-    return (group.keep_within, group.spread, trial.ask.kinds, trial.ask.min_gbps)
-
-
-def _rack(trial: Trial) -> Hashable | None:
-    return "rack" in (trial.ask.group.keep_within, trial.ask.group.spread) or None
-
-
-def _nvlink(trial: Trial) -> Hashable | None:
-    joins = trial.ask.group.interconnect == "nvlink" and trial.shape.machines > 1
-    return joins or trial.ask.group.keep_within == "nvlink_domain" or None
-
-
-RULES: Mapping[Rule, _Fixed | _State | _Live] = {
-    Rule.POOL_NOT_ALLOWED: _Fixed(pool_not_allowed, lambda trial: trial.ask.request.allowed_pools),
-    Rule.NOT_IN_POOLS: _Fixed(not_in_pools, lambda trial: trial.ask.group.selection.pools),
-    Rule.NOT_NAMED: _Fixed(not_named, lambda trial: trial.ask.group.selection.machines, passing=True),
-    Rule.LABEL_MISSING: _Fixed(
-        label_missing, lambda trial: frozenset(trial.ask.group.selection.match_labels.items()) or None
-    ),
-    Rule.EXCLUDED: _Fixed(
-        excluded, lambda trial: trial.ask.group.selection.exclude_machines or None, passing=True
-    ),
-    Rule.SAME_RUN: _Fixed(same_run, lambda trial: trial.ask.request.occupied or None, passing=True),
-    Rule.NO_GPUS: _Fixed(no_gpus, _gpu_kind),
-    Rule.OTHER_MODEL: _Fixed(other_model, _gpu_kind),
-    Rule.GPU_MEMORY: _Fixed(gpu_memory, _gpu_kind),
-    Rule.TOO_FEW_GPUS: _Fixed(too_few_gpus, _gpu_kind),
-    Rule.DRIVE_MISSING: _Fixed(drive_missing, lambda trial: trial.ask.group.drives or None),
-    Rule.NO_RDMA_PORT: _Fixed(no_rdma_port, _ports),
-    Rule.PORT_NO_FABRIC: _Fixed(port_no_fabric, _ports),
-    Rule.NO_NVLINK_DOMAIN: _Fixed(no_nvlink_domain, _nvlink),
-    Rule.NO_FABRIC: _Fixed(no_fabric, _fabric),
-    Rule.NO_RACK: _Fixed(no_rack, _rack),
-    Rule.PORT_DOWN: _Fixed(port_down, _ports),
-    Rule.PORT_SLOW: _Fixed(port_slow, _ports),
-    Rule.QUARANTINED: _State(_in_state(MachineState.QUARANTINED)),
-    Rule.UNREACHABLE: _State(_in_state(MachineState.UNREACHABLE)),
-    Rule.CONTESTED: _State(_in_state(MachineState.CONTESTED)),
-    Rule.NOT_READY: _State(not_ready),
-    Rule.GPUS_FAULTY: _Live(gpus_faulty, _with_gpus),
-    Rule.POOL_CAP: _Fixed(pool_cap, lambda trial: trial.ask.request.over_cap or None),
-    Rule.POOL_GUARANTEED: _Fixed(
-        pool_guaranteed, lambda trial: trial.ask.request.guaranteed_to_others or None
-    ),
-    Rule.RESERVED: _Fixed(reserved, lambda trial: trial.ask.request.reserved or None, passing=True),
-    Rule.MEMORY_SHORT: _Live(memory_short, _always),
-    Rule.CPU_SHORT: _Live(cpu_short, _always),
-    Rule.GPUS_BUSY: _Live(gpus_busy, _with_gpus),
-    Rule.GPUS_SUSPECT: _Live(gpus_suspect, lambda trial: _with_gpus(trial) and trial.ask.group.healthy_only),
-    Rule.STALE_AGENT: _State(_in_state(MachineState.STALE_AGENT)),
-    Rule.DRAINING: _State(_in_state(MachineState.DRAINING)),
-    Rule.CORDONED: _State(_in_state(MachineState.CORDONED)),
-}
-"""Every rule, and when it is asked."""
-
-
-def _alike() -> dict[Callable[[Trial], Hashable | None], dict[Rule, _Fixed]]:
-    """The fixed rules, those together that read the same of the request."""
-    found: dict[Callable[[Trial], Hashable | None], dict[Rule, _Fixed]] = {}
-    for rule, entry in RULES.items():
-        if isinstance(entry, _Fixed):
-            found.setdefault(entry.reads, {})[rule] = entry
-    return found
-
-
-_FIXED = [(reads, tuple(rules), next(iter(rules.values())).passing) for reads, rules in _alike().items()]
-_STATE = tuple(rule for rule, entry in RULES.items() if isinstance(entry, _State))
-_LIVE = [(rule, entry) for rule, entry in RULES.items() if isinstance(entry, _Live)]
-
-
-def refused_by_rule(ask: Ask, shape: Shape) -> Said:
-    """What every rule that the request asks for says about every machine."""
-    trial, topology, state = Trial(ask, shape), ask.topology, ask.snapshot.state
-    # The key's number is that array's alone as long as what is remembered holds on to it.
-    of_state = topology.remember(("state", id(state)), lambda: (state, _said_by(trial, _STATE)), passing=True)
-    parts = [of_state[1]]
-    for reads, rules, passing in _FIXED:
-        read = reads(trial)
-        if read is not None:
-            parts.append(topology.remember((rules, read), partial(_said_by, trial, rules), passing=passing))
-    live = {rule: entry.check(trial) for rule, entry in _LIVE if entry.asked(trial)}
-    return Said.together([*parts, Said.of(live)])
-
-
-def _said_by(trial: Trial, rules: Iterable[Rule]) -> Said:
-    return Said.of({rule: read_only(RULES[rule].check(trial)) for rule in rules})

@@ -1,70 +1,108 @@
 """The cluster after any of several holdings have ended, quickly: what each would free is worked out once."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from placement.arrays import Bools, Longs, read_only
+from placement.arrays import UNKNOWN, Bools, Ints, Longs, read_only
 from placement.holdings import Holding, locate
 from placement.snapshot import FREE_HEALTHY, FREE_SUSPECT, GPU_HELD, Snapshot, count_slots
+from placement.topology import Topology
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-class Freeing:
-    """Holdings are told by their place in the sequence given.
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where holdings are in the arrays of one topology: looked up once, however often it is asked what they free.
 
-    Where two holdings hold one GPU (one is about to take it over), it is free only when the later one in the sequence
-    has ended.
+    Holdings are told by their place in the sequence given. Where two hold one GPU (one is about to take it over), it
+    is free only when the later one in the sequence has ended.
     """
 
-    def __init__(self, snapshot: Snapshot, holdings: Sequence[Holding]) -> None:
-        holds = [holding.holds for holding in holdings]
-        holder = np.repeat(np.arange(len(holds)), np.fromiter(map(len, holds), np.int64, len(holds)))
-        held = locate(snapshot.topology, chain.from_iterable(holds))
-        self._snapshot = snapshot
-        self._row, self._holder = held.row, holder[held.hold]
-        self._cpu, self._memory = held.cpu.astype(np.float64), held.memory.astype(np.float64)
-        self._none = len(holdings)
-        self._gpu_holder = np.full(snapshot.gpu_state.shape, self._none, dtype=np.int32)
-        self._gpu_holder[held.gpu_row, held.gpu_slot] = holder[held.gpu_hold]
+    topology: Topology
+    holdings: tuple[Holding, ...]
+    row: Longs
+    """Per hold on a known machine; the next three are in the same order."""
+    holder: Longs
+    cpu: npt.NDArray[np.float64]
+    memory: npt.NDArray[np.float64]
+    gpu_holder: Ints
+    """(machines, slots): who holds the GPU; UNKNOWN: none of them."""
+
+    @classmethod
+    def of(cls, topology: Topology, holdings: Sequence[Holding]) -> "Whereabouts":
+        nobody = np.full(topology.gpu_index.shape, UNKNOWN, dtype=np.int32)
+        nothing, no_amounts = np.zeros(0, dtype=np.int64), np.zeros(0)
+        return cls(topology, (), nothing, nothing, no_amounts, no_amounts, nobody).plus(holdings)
+
+    def plus(self, more: Sequence[Holding]) -> "Whereabouts":
+        """With these behind those that are known."""
+        if not more:
+            return self
+        holds = [holding.holds for holding in more]
+        numbers = np.arange(len(self.holdings), len(self.holdings) + len(holds))
+        holder = np.repeat(numbers, np.fromiter(map(len, holds), np.int64, len(holds)))
+        held = locate(self.topology, chain.from_iterable(holds))
+        gpu_holder = self.gpu_holder.copy()
+        gpu_holder[held.gpu_row, held.gpu_slot] = holder[held.gpu_hold]
+        return Whereabouts(
+            self.topology,
+            (*self.holdings, *more),
+            np.concatenate((self.row, held.row)),
+            np.concatenate((self.holder, holder[held.hold])),
+            np.concatenate((self.cpu, held.cpu)),
+            np.concatenate((self.memory, held.memory)),
+            gpu_holder,
+        )
+
+
+class Freeing:
+    """What the ends of holdings would free of one snapshot."""
+
+    def __init__(self, snapshot: Snapshot, where: Whereabouts) -> None:
+        self._snapshot, self._where = snapshot, where
 
     def after(self, ended: Bools) -> Snapshot:
         """The cluster once these have ended; `ended`: (holdings,)."""
+        # The extra last entry is read by the index of GPUs that none of them holds.
         keeps = np.full(ended.size + 1, 0xFF, dtype=np.uint8)
         keeps[:-1][ended] ^= GPU_HELD
-        gone = ended[self._holder]
-        rows = np.unique(self._row[gone])
-        freed = self._snapshot.gpu_state[rows] & keeps[self._gpu_holder[rows]]
+        gone = ended[self._where.holder]
+        rows = np.flatnonzero(self._marked(self._where.row[gone]))
+        freed = self._snapshot.gpu_state[rows] & keeps[self._where.gpu_holder[rows]]
         return replace(
             self._snapshot,
             gpu_state=_patched(self._snapshot.gpu_state, rows, freed),
             free_healthy=_patched(self._snapshot.free_healthy, rows, count_slots(freed == FREE_HEALTHY)),
             free_suspect=_patched(self._snapshot.free_suspect, rows, count_slots(freed == FREE_SUSPECT)),
-            cpu_free=self._plus(self._snapshot.cpu_free, gone, self._cpu),
-            memory_free=self._plus(self._snapshot.memory_free, gone, self._memory),
+            cpu_free=self._plus(self._snapshot.cpu_free, gone, self._where.cpu),
+            memory_free=self._plus(self._snapshot.memory_free, gone, self._where.memory),
         )
 
-    def _plus(
-        self, free: Longs, gone: Bools, amounts: "np.ndarray[tuple[int], np.dtype[np.float64]]"
-    ) -> Longs:
+    def _marked(self, rows: Longs) -> Bools:
+        """(machines,): True in these rows."""
+        marked = np.zeros(self._snapshot.topology.size, dtype=np.bool_)
+        marked[rows] = True
+        return marked
+
+    def _plus(self, free: Longs, gone: Bools, amounts: npt.NDArray[np.float64]) -> Longs:
         # Sums of floats are exact here: amounts are whole and far below 2**53.
-        added = np.bincount(self._row[gone], weights=amounts[gone], minlength=free.size)
+        added = np.bincount(self._where.row[gone], weights=amounts[gone], minlength=free.size)
         return read_only(free + added.astype(np.int64))
 
     def holders_on(self, machines: Longs) -> Longs:
         """Holdings that hold anything on these machines, ascending."""
-        there = np.zeros(self._snapshot.topology.size, dtype=np.bool_)
-        there[machines] = True
-        return np.unique(self._holder[there[self._row]])
+        return np.unique(self._where.holder[self._marked(machines)[self._where.row]])
 
     def gpus_on(self, machines: Bools) -> Longs:
         """(holdings,): GPUs that each holds on these machines."""
-        holders = self._gpu_holder[machines]
-        return np.bincount(holders.reshape(-1), minlength=self._none + 1)[: self._none]
+        holders = self._where.gpu_holder[machines]
+        return np.bincount(holders.reshape(-1) + 1, minlength=len(self._where.holdings) + 1)[1:]
 
 
 def _patched(

@@ -1,18 +1,20 @@
 """When a gang could start: the first moment, as holdings end by their time limits, at which the engine places it."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
 
 import numpy as np
+import numpy.typing as npt
 
-from placement.freeing import Freeing
+from placement.freeing import Freeing, Whereabouts
 from placement.holdings import Holding
 from placement.outcome import Placement
 from placement.place import fits, place, place_on
 from placement.request import Request
 from placement.snapshot import Snapshot
+from placement.topology import Topology
 
 AT_ONCE = 0.0
 """`Earliest.at` of what could be placed without anything ending: no moment is earlier."""
@@ -29,29 +31,62 @@ class Earliest:
     """Keys of the holdings that end until then and hold something on the placement's machines, ascending."""
 
 
-def earliest(
-    snapshot: Snapshot, request: Request, holdings: Sequence[Holding], *, keep: frozenset[str] = frozenset()
-) -> Earliest | None:
-    """The first moment at which the gang could be placed as holdings end by their limits, those without one last.
+class Departures:
+    """When holdings end, and where they are: worked out once for all who ask about one cluster."""
 
-    `keep`: names of machines to use when they serve at that moment too. None: not even when all have ended.
-    Each moment frees more than the one before, so the first that is enough is found by halving.
-    """
-    ordered = sorted(holdings, key=_end)
-    ends = np.array([_end(holding) for holding in ordered], dtype=np.float64)
-    freeing = Freeing(snapshot, ordered)
-    moments = [-inf, *np.unique(ends).tolist()]
+    def __init__(self, where: Whereabouts, ends: npt.NDArray[np.float64]) -> None:
+        """`ends`: (holdings,), epoch seconds; inf: without a time limit."""
+        self._where, self._ends = where, ends
 
-    def cluster_after(number: int) -> Snapshot:
-        return freeing.after(ends <= moments[number]) if number else snapshot
+    @classmethod
+    def of(cls, topology: Topology, holdings: Iterable[Holding]) -> "Departures":
+        """Where two hold one GPU, it is free when the later of the two has ended."""
+        ordered = sorted(holdings, key=_end)
+        return cls(Whereabouts.of(topology, ordered), _ends(ordered))
 
-    first = _first(len(moments), lambda number: fits(cluster_after(number), request))
-    if first is None:
-        return None
-    placement = _placement(cluster_after(first), request, keep)
-    machines = np.array([rank.machine for rank in placement.ranks])
-    there = [ordered[number] for number in freeing.holders_on(machines) if ends[number] <= moments[first]]
-    return Earliest(_time(moments[first]), placement, tuple(sorted(holding.key for holding in there)))
+    def plus(self, more: Sequence[Holding]) -> "Departures":
+        """With these too; what they share with others is free only when they have ended."""
+        return Departures(self._where.plus(more), np.concatenate((self._ends, _ends(more))))
+
+    def ending(self, keys: Collection[int], at: float) -> "Departures":
+        """The holdings of these keys end at that moment."""
+        if not keys:
+            return self
+        these = [holding.key in keys for holding in self._where.holdings]
+        return Departures(self._where, np.where(these, at, self._ends))
+
+    def earliest(
+        self, snapshot: Snapshot, request: Request, *, keep: frozenset[str] = frozenset()
+    ) -> Earliest | None:
+        """The first moment at which the gang could be placed as holdings end by their limits, those without one last.
+
+        `keep`: names of machines to use when they serve at that moment too. None: not even when all have ended.
+        Each moment frees more than the one before, so the first that is enough is found by halving.
+        """
+        freeing = Freeing(snapshot, self._where)
+        moments = [-inf, *np.unique(self._ends).tolist()]
+
+        def cluster_after(number: int) -> Snapshot:
+            return freeing.after(self._ends <= moments[number]) if number else snapshot
+
+        first = _first(len(moments), lambda number: fits(cluster_after(number), request))
+        if first is None:
+            return None
+        placement = _placement(cluster_after(first), request, keep)
+        machines = np.array([rank.machine for rank in placement.ranks])
+        there = freeing.holders_on(machines)
+        gone = there[self._ends[there] <= moments[first]].tolist()
+        waits_for = sorted(self._where.holdings[number].key for number in gone)
+        return Earliest(_time(moments[first]), placement, tuple(waits_for))
+
+
+def earliest(snapshot: Snapshot, request: Request, holdings: Iterable[Holding]) -> Earliest | None:
+    """The same for one who asks once."""
+    return Departures.of(snapshot.topology, holdings).earliest(snapshot, request)
+
+
+def _ends(holdings: Sequence[Holding]) -> npt.NDArray[np.float64]:
+    return np.fromiter(map(_end, holdings), np.float64, len(holdings))
 
 
 def _end(holding: Holding) -> float:

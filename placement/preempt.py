@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement.arrays import Longs
-from placement.freeing import Freeing
+from placement.freeing import Freeing, Whereabouts
 from placement.holdings import Holding
 from placement.outcome import Placement
 from placement.place import fits, machines_open, place
@@ -63,7 +63,8 @@ class _Stopping:
     def __init__(self, snapshot: Snapshot, request: Request, candidates: Sequence[Candidate]) -> None:
         self._request = request
         self._candidates = candidates
-        self._freeing = Freeing(snapshot, [candidate.holding for candidate in candidates])
+        where = Whereabouts.of(snapshot.topology, [candidate.holding for candidate in candidates])
+        self._freeing = Freeing(snapshot, where)
         self.losses: _Floats = np.array([candidate.loss for candidate in candidates], dtype=np.float64)
         everyone = range(len(candidates))
         self._open = machines_open(self.cluster_without(everyone), request)

@@ -6,6 +6,7 @@ import numpy as np
 
 from placement.arrays import Bools
 from placement.ask import Ask
+from placement.domains import Slots
 from placement.outcome import Cause, Refusal
 from placement.request import Level
 from placement.room import has_room, lacking_level, must_share, room
@@ -39,23 +40,25 @@ def refuse(judgement: Judgement) -> Refusal:
     closed = _closed(judgement)
     if closed is not None:
         return _refusal(judgement, *closed)
-    closest = max(ask.shapes, key=lambda shape: _closeness(judgement, shape))
-    return _refusal(judgement, _cause(ask, closest, judgement.outcome(closest)), closest)
+    rooms = {shape: room(ask, shape, judgement.outcome(shape).usable) for shape in ask.shapes}
+    closest = max(rooms, key=lambda shape: _closeness(shape, rooms[shape]))
+    cause = _cause(ask, closest, judgement.outcome(closest))
+    return _refusal(judgement, cause, closest, rooms[closest])
 
 
-def _closeness(judgement: Judgement, shape: Shape) -> tuple[float, int]:
-    found = room(judgement.ask, shape, judgement.outcome(shape).usable).counts.max(initial=0)
-    return found / shape.machines, -shape.machines
+def _closeness(shape: Shape, slots: Slots) -> tuple[float, int]:
+    return slots.counts.max(initial=0) / shape.machines, -shape.machines
 
 
-def _refusal(judgement: Judgement, cause: Cause, shape: Shape) -> Refusal:
+def _refusal(judgement: Judgement, cause: Cause, shape: Shape, slots: Slots | None = None) -> Refusal:
+    """`slots`: where they are known already."""
     outcome = judgement.outcome(shape)
     return Refusal(
         cause=cause,
         group=judgement.ask.index,
         shape=shape,
         other_shapes=tuple(other for other in judgement.ask.shapes if other != shape),
-        slots=room(judgement.ask, shape, outcome.usable),
+        slots=slots or room(judgement.ask, shape, outcome.usable),
         outcome=outcome,
     )
 

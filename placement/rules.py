@@ -1,9 +1,9 @@
 """What may be said against a machine, and what every rule said about every machine."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 
@@ -78,20 +78,27 @@ class Said:
 
     @classmethod
     def of(cls, by_rule: Mapping[Rule, Bools]) -> "Said":
-        first, *others = by_rule.values()
-        refused = first.copy() if others else first
-        for said in others:
-            np.logical_or(refused, said, out=refused)
-        return cls(by_rule, read_only(refused))
+        return cls(by_rule, any_of(list(by_rule.values())))
 
     @classmethod
     def together(cls, parts: Sequence["Said"]) -> "Said":
-        by_rule: dict[Rule, Bools] = {}
-        refused = parts[0].refused.copy()
-        for part in parts:
-            by_rule.update(part.by_rule)
-            np.logical_or(refused, part.refused, out=refused)
-        return cls(by_rule, refused)
+        by_rule = {rule: refused for part in parts for rule, refused in part.by_rule.items()}
+        return cls(by_rule, any_of([part.refused for part in parts]))
+
+    def but_for(self, rules: Collection[Rule]) -> Iterable[Bools]:
+        """Masks that together are what the others said."""
+        if not any(rule in self.by_rule for rule in rules):
+            return (self.refused,)
+        return [refused for rule, refused in self.by_rule.items() if rule not in rules]
+
+
+def any_of(masks: Sequence[Bools]) -> Bools:
+    """True where one of the masks is, of which there must be one at least."""
+    first, *others = masks
+    joined = first.copy() if others else first
+    for mask in others:
+        np.logical_or(joined, mask, out=joined)
+    return read_only(joined)
 
 
 @dataclass(frozen=True)
@@ -100,24 +107,22 @@ class MachineOutcome:
 
     ask: Ask
     shape: Shape
-    said: Said
-    """By every rule that the request asks for."""
+    said: Sequence[Said]
+    """By every rule that the request asks for, each in one of these."""
 
-    @property
+    @cached_property
     def refused(self) -> Mapping[Rule, Bools]:
         """Per rule that the request asks for, (machines,): True where it refuses that machine."""
-        return self.said.by_rule
+        return {rule: refused for part in self.said for rule, refused in part.by_rule.items()}
 
     @cached_property
     def usable(self) -> Bools:
         """(machines,): True where no rule refuses."""
-        return ~self.said.refused
+        return ~any_of([part.refused for part in self.said])
 
     def usable_but_for(self, rules: Collection[Rule]) -> Bools:
         """(machines,): True where no rule refuses, or these alone."""
-        return ~reduce(
-            np.logical_or, (refused for rule, refused in self.refused.items() if rule not in rules)
-        )
+        return ~any_of([mask for part in self.said for mask in part.but_for(rules)])
 
     @cached_property
     def bits(self) -> Bits:

@@ -8,9 +8,9 @@ import numpy as np
 
 from placement.arrays import UNKNOWN, Bools, Ints, Longs
 from placement.ask import Ask
-from placement.domains import Slots, choose, preference, slots_of
-from placement.filters import refused_by_rule
+from placement.domains import Slots, choose, first_choice, preference, slots_of
 from placement.request import Level
+from placement.rulebook import refused_by_rule
 from placement.rules import MachineOutcome
 from placement.shapes import Shape
 from placement.verdicts import ACCEPTED, RACK_VERDICTS, RDMA_VERDICTS, Verdict
@@ -98,7 +98,7 @@ def _find(ask: Ask, verdict: Verdict, shape: Shape, usable: Bools) -> Found | No
     if np.count_nonzero(usable) < shape.machines:
         return None
     if verdict is Verdict.ONE_MACHINE:
-        machines = preference(ask, shape, usable).machines[:1]
+        machines = first_choice(ask, shape, usable)
         return Found(verdict, shape, machines, fabric_of_one(ask, int(machines[0])))
     slots = slots_under(ask, verdict, usable)
     if slots.counts.max(initial=0) < shape.machines:

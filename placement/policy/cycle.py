@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from placement.ever import Impossible, possible_ever
+from placement.future import Departures
 from placement.holdings import Hold, Holding
 from placement.outcome import Placement, Refusal
 from placement.place import fits, fits_unreserved, place
@@ -58,7 +59,10 @@ class Cycle:
         self._memory = memory or Memory()
         self._occupied: dict[int, frozenset[str]] = {}
         """By family: the machines on which this cycle has placed a worker of it."""
-        self._stoppable = [run for run in self._running.values() if stoppable_now(run, now)]
+        self._departures: Departures | None = None
+        self._started: list[Holding] = []
+        """By jobs that were placed since, not yet in `_departures`."""
+        self._stoppable = stoppable_now(self._running.values(), now)
         self._preemptions_tried = 0
 
     @property
@@ -85,7 +89,7 @@ class Cycle:
         reserved = self._reservations.machines_of(behind)
         if claimed := self.claims_of(job):
             reserved -= {hold.machine for hold in claimed}
-        asked = replace(self._ledger.closed(job), reserved=reserved, occupied=self._occupied_for(job))
+        asked = self._ledger.closed(job, reserved=reserved, occupied=self._occupied_for(job))
         if kept := self._ledger.kept_from(job, self._now):
             behind += tuple(dict.fromkeys(each.key for each in kept.values()))
         closed = replace(asked, over_cap=asked.over_cap | frozenset(kept)) if kept else asked
@@ -111,13 +115,9 @@ class Cycle:
             taken = frozenset(rank.machine_name for rank in placement.ranks)
             self._occupied[job.family] = self._occupied.get(job.family, frozenset()) | taken
         ends = None if job.limit_seconds is None else self._now + job.limit_seconds
-        self._running[job.key] = Running(
-            Holding(job.key, holds, ends),
-            job.workspace,
-            job.priority,
-            self._now,
-            job.preemptible,
-        )
+        holding = Holding(job.key, holds, ends)
+        self._started.append(holding)
+        self._running[job.key] = Running(holding, job.workspace, job.priority, self._now, job.preemptible)
 
     def _occupied_for(self, job: Job) -> frozenset[str]:
         """Machines that hold a worker of the same run."""
@@ -222,16 +222,19 @@ class Cycle:
         return fits(self._less(self._with_claims().released(leaving), job.key), request)
 
     def _reserve(self, job: Job, snapshot: Snapshot, request: Request) -> Reserved | None:
-        return self._reservations.make(job, snapshot, request, lambda: self._holdings(job))
+        return self._reservations.make(job, snapshot, request, lambda: self._departures_for(job))
 
-    def _holdings(self, job: Job) -> list[Holding]:
+    def _departures_for(self, job: Job) -> Departures:
         """What stands in the job's way, claims of others included: these last longer than who is being stopped."""
-        soon = self._now + STOPPING_SECONDS
-        runs = [
-            replace(run.holding, ends_at=soon) if run.leaving else run.holding
-            for run in self._running.values()
-        ]
-        return runs + [Holding(key, holds, None) for key, holds in self._claims.items() if key != job.key]
+        if self._departures is None:
+            running = [run.holding for run in self._running.values()]
+            self._departures = Departures.of(self._whole.topology, running)
+        else:
+            self._departures = self._departures.plus(self._started)
+        self._started = []
+        claims = [Holding(key, holds, None) for key, holds in self._claims.items() if key != job.key]
+        leaving = {key for key, run in self._running.items() if run.leaving}
+        return self._departures.ending(leaving, self._now + STOPPING_SECONDS).plus(claims)
 
     def _preempt(self, job: Job, snapshot: Snapshot, request: Request) -> Preemption | None:
         """Whom to stop, and closes to others what that frees."""

@@ -1,7 +1,7 @@
 """Quotas per workspace and pool: a cap, and a guaranteed share that is lent to preemptible runs only."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,8 @@ from placement.policy.jobs import Job, Running, Share, Shares
 from placement.request import GroupRequest, Request
 from placement.snapshot import Snapshot
 from placement.topology import Topology
+
+_Pools = frozenset[str]
 
 _OPEN = np.uint8(int(MachineState.READY))
 
@@ -33,41 +35,53 @@ class Ledger:
     def __init__(self, snapshot: Snapshot, running: Iterable[Running], shares: Shares) -> None:
         self._topology = snapshot.topology
         self._shares = shares
-        self._guaranteed: dict[str, dict[int, int]] = {pool: {} for _, pool in shares}
-        """By pool: the workspaces to which part of it is guaranteed, and how much."""
-        for (workspace, pool), share in shares.items():
-            if share.guaranteed:
-                self._guaranteed[pool][workspace] = share.guaranteed
+        self._pools = tuple(dict.fromkeys(pool for _, pool in shares))
+        """Those of which any workspace has a share."""
         self._used: Counter[tuple[int, str]] = Counter()
         self._of_run: dict[int, Counter[tuple[int, str]]] = {}
         self._leaving: Counter[tuple[int, str]] = Counter()
         """What of it is about to end: to caps it is still used, to guarantees it is free already."""
         self._free = _free_by_pool(snapshot)
         self._kept: dict[tuple[int, str], Kept] = {}
+        self._owed: dict[tuple[int, str], int] = {}
+        """What a workspace does not use of what is guaranteed to it; all that of a pool is in the next."""
+        self._owed_in: Counter[str] = Counter()
         for run in running:
-            self._used.update(self._held(run))
+            for (workspace, pool), gpus in self._held(run).items():
+                self._used[workspace, pool] += gpus
             if run.leaving:
                 self.leave(run)
+        for workspace, pool in shares:
+            self._owe(workspace, pool)
 
     def used(self, workspace: int, pool: str) -> int:
         return self._used[workspace, pool]
 
     def take(self, job: Job, placement: Placement) -> None:
         for (workspace, pool), gpus in self._placed(job, placement).items():
-            self._used[workspace, pool] += gpus
-            self._free[pool] = self._free.get(pool, 0) - gpus
+            self._use(workspace, pool, gpus)
 
-    def closed(self, job: Job) -> Request:
+    def closed(
+        self, job: Job, *, reserved: frozenset[str] = frozenset(), occupied: frozenset[str] = frozenset()
+    ) -> Request:
         """The job's request with the pools closed in which not even its smallest worker has room.
 
         Where its caps leave less room in all its pools together than it needs, these are closed too: it waits for
-        its workspace's own runs, and no machine that ends early would help it.
+        its workspace's own runs, and no machine that ends early would help it. `reserved` and `occupied` are what the
+        request is to say.
         """
         if not job.gpus or not self._shares:
-            return job.request
+            return replace(job.request, reserved=reserved, occupied=occupied)
         least = min(_least(group) for group in job.request.groups if group.gpus)
         room = sum(self._cap_room(job.workspace, pool) for pool in pools_of(job.request, self._topology))
-        return self._close(job, dict.fromkeys(self._guaranteed, least), capped=room < job.gpus)
+        over, lent = self._close(job, dict.fromkeys(self._pools, least), capped=room < job.gpus)
+        return replace(
+            job.request,
+            over_cap=over,
+            guaranteed_to_others=lent,
+            reserved=reserved,
+            occupied=occupied,
+        )
 
     def keep(self, job: Job, running: Iterable[Running]) -> None:
         """Keeps what the workspace may use of the job's pools for it: else later, smaller ones would take it forever.
@@ -107,13 +121,11 @@ class Ledger:
         if not self._shares:
             return None
         taken = {pool: gpus for (_, pool), gpus in self._placed(job, placement).items()}
-        closed = self._close(job, taken)
-        joined = replace(
-            request,
-            over_cap=request.over_cap | closed.over_cap,
-            guaranteed_to_others=request.guaranteed_to_others | closed.guaranteed_to_others,
-        )
-        return None if joined == request else joined
+        over, lent = self._close(job, taken)
+        over, lent = over | request.over_cap, lent | request.guaranteed_to_others
+        if over == request.over_cap and lent == request.guaranteed_to_others:
+            return None
+        return replace(request, over_cap=over, guaranteed_to_others=lent)
 
     def pools_due(self, job: Job) -> tuple[str, ...]:
         """Pools in which the whole job is covered by what is guaranteed to its workspace."""
@@ -135,26 +147,37 @@ class Ledger:
         for (workspace, pool), gpus in self._held(run).items():
             self._leaving[workspace, pool] += gpus
             self._free[pool] = self._free.get(pool, 0) + gpus
+            self._owe(workspace, pool)
 
-    def pledge(self, workspace: int, holds: Iterable[Hold], *, back: bool = False) -> None:
+    def pledge(self, workspace: int, holds: Collection[Hold], *, back: bool = False) -> None:
         """Keeps the room that a preemption was granted with until its job is placed; `back`: gives it back."""
+        if not holds:
+            return
         for (_, pool), gpus in self._by_pool(workspace, holds).items():
-            kept = -gpus if back else gpus
-            self._used[workspace, pool] += kept
-            self._free[pool] = self._free.get(pool, 0) - kept
+            self._use(workspace, pool, -gpus if back else gpus)
 
-    def _close(self, job: Job, wanted: Mapping[str, int], *, capped: bool = False) -> Request:
+    def _use(self, workspace: int, pool: str, gpus: int) -> None:
+        self._used[workspace, pool] += gpus
+        self._free[pool] = self._free.get(pool, 0) - gpus
+        self._owe(workspace, pool)
+
+    def _owe(self, workspace: int, pool: str) -> None:
+        """What is owed to the workspace is worked out anew: asked for each job, it changes with few."""
+        owed = max(0, self._share(workspace, pool).guaranteed - self._lasting(workspace, pool))
+        self._owed_in[pool] += owed - self._owed.get((workspace, pool), 0)
+        self._owed[workspace, pool] = owed
+
+    def _close(self, job: Job, wanted: Mapping[str, int], *, capped: bool = False) -> tuple[_Pools, _Pools]:
+        """The pools that a cap closes to the job, and those that guarantees close."""
         over = frozenset(
             p
             for p, gpus in wanted.items()
             if (job.gpus if capped else gpus) > self._cap_room(job.workspace, p)
         )
-        lent = frozenset(
-            p
-            for p, gpus in wanted.items()
-            if not job.preemptible and gpus > self._unlent_room(job.workspace, p)
-        )
-        return replace(job.request, over_cap=over, guaranteed_to_others=lent) if over or lent else job.request
+        if job.preemptible:
+            return over, frozenset()
+        lent = frozenset(p for p, gpus in wanted.items() if gpus > self._unlent_room(job.workspace, p))
+        return over, lent
 
     def _cap_room(self, workspace: int, pool: str) -> float:
         cap = self._share(workspace, pool).cap
@@ -162,15 +185,9 @@ class Ledger:
 
     def _unlent_room(self, workspace: int, pool: str) -> float:
         """GPUs that a run which can't be taken back may use: free ones not guaranteed to others, or its own share."""
-        due = sum(
-            max(0, guaranteed - self._lasting(other, pool))
-            for other, guaranteed in self._guaranteed.get(pool, {}).items()
-            if other != workspace
-        )
-        if not due:
-            return float("inf")
-        own = max(0, self._share(workspace, pool).guaranteed - self._lasting(workspace, pool))
-        return max(own, self._free.get(pool, 0) - due)
+        own = self._owed.get((workspace, pool), 0)
+        due = self._owed_in[pool] - own
+        return max(own, self._free.get(pool, 0) - due) if due else float("inf")
 
     def _lasting(self, workspace: int, pool: str) -> int:
         return self.used(workspace, pool) - self._leaving[workspace, pool]

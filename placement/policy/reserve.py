@@ -1,9 +1,8 @@
 """EASY backfill: machines kept for those that go first, and who may use them meanwhile."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from placement.future import earliest
-from placement.holdings import Holding
+from placement.future import Departures
 from placement.policy.jobs import Job, Reserved
 from placement.policy.quotas import pools_of
 from placement.request import Request
@@ -46,7 +45,7 @@ class Reservations:
         return can_be_stopped and in_time
 
     def make(
-        self, job: Job, snapshot: Snapshot, request: Request, holdings: Callable[[], Sequence[Holding]]
+        self, job: Job, snapshot: Snapshot, request: Request, departures: Callable[[], Departures]
     ) -> Reserved | None:
         """A reservation for a job that could not start, when it competes with none that has one."""
         if len(self.made) >= MOST_RESERVATIONS:
@@ -54,7 +53,7 @@ class Reservations:
         pools, models = _reach(request, snapshot)
         if any(_meet(pools, models, each) for each in self.made):
             return None
-        found = earliest(snapshot, request, holdings(), keep=job.kept)
+        found = departures().earliest(snapshot, request, keep=job.kept)
         if found is None:
             return None
         machines = frozenset(rank.machine_name for rank in found.placement.ranks)

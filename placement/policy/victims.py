@@ -8,16 +8,24 @@ from placement.policy.reserve import SPARED_SECONDS
 from placement.preempt import Candidate
 
 
-def candidates(job: Job, running: Iterable[Running], ledger: Ledger, now: float) -> list[Candidate]:
-    """The runs that may be stopped so that this job can start, with the GPU-seconds that would be lost."""
-    stoppable = [run for run in running if stoppable_now(run, now)]
+def candidates(job: Job, stoppable: Sequence[Running], ledger: Ledger, now: float) -> list[Candidate]:
+    """Which of the runs that can be stopped may be, so that this job can start, and the GPU-seconds that would be lost.
+
+    `stoppable`: the newest first (`stoppable_now`).
+    """
     lower = [run for run in stoppable if run.priority < job.priority]
     due = _due(job, [run for run in stoppable if run.priority >= job.priority], ledger)
     return [Candidate(run.holding, run.gpus * (now - run.started_at)) for run in (*lower, *due)]
 
 
-def stoppable_now(run: Running, now: float) -> bool:
-    return run.preemptible and not run.leaving and now - run.started_at >= SPARED_SECONDS
+def stoppable_now(running: Iterable[Running], now: float) -> list[Running]:
+    """Those that may be stopped for some job, the newest first."""
+    stoppable = [
+        run
+        for run in running
+        if run.preemptible and not run.leaving and now - run.started_at >= SPARED_SECONDS
+    ]
+    return sorted(stoppable, key=lambda run: (-run.started_at, run.holding.key))
 
 
 def _due(job: Job, stoppable: Sequence[Running], ledger: Ledger) -> list[Running]:
@@ -33,7 +41,7 @@ def _borrowing(job: Job, stoppable: Sequence[Running], ledger: Ledger, pool: str
     """Other workspaces' runs beyond their own guarantee in this pool: of each workspace the newest ones."""
     excess: dict[int, int] = {}
     found = []
-    for run in sorted(stoppable, key=lambda run: (-run.started_at, run.holding.key)):
+    for run in stoppable:
         gpus = ledger.gpus_in(pool, run)
         if run.workspace == job.workspace or not gpus:
             continue

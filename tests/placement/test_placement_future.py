@@ -17,7 +17,7 @@ from placement import (
     fits,
     place,
 )
-from placement.future import AT_ONCE
+from placement.future import AT_ONCE, Departures
 from tests.placement.asking import GIB, plain, reference, snapshot_of, where
 from tests.placement.strategies import clusters, requests
 
@@ -128,7 +128,9 @@ class TestKeep:
     def found_with(self, keep: set[str], last: float = 60.0):
         ends = {"gpu-01": 60.0, "gpu-02": 60.0, "gpu-03": last}
         runs = [holding(number, end, whole(name)) for number, (name, end) in enumerate(ends.items())]
-        found = earliest(snapshot_of(self.SAME), plain(gpus=16, machines=2), runs, keep=frozenset(keep))
+        snapshot = snapshot_of(self.SAME)
+        departures = Departures.of(snapshot.topology, runs)
+        found = departures.earliest(snapshot, plain(gpus=16, machines=2), keep=frozenset(keep))
         assert found
         return found.at, where(found.placement)
 
