@@ -166,7 +166,6 @@ def _alike(*, joined: bool) -> list[tuple[_Reads, tuple[Rule, ...], bool]]:
 
 
 _JOINED, _SINGLE = _alike(joined=True), _alike(joined=False)
-_JOINED_RULES = tuple(rule for _, rules, _ in _JOINED for rule in rules)
 _STATE = tuple(rule for rule, entry in RULES.items() if isinstance(entry, _State))
 _LIVE = [(rule, entry) for rule, entry in RULES.items() if isinstance(entry, _Live)]
 
@@ -179,7 +178,7 @@ def refused_by_rule(ask: Ask, shape: Shape) -> Sequence[Said]:
     parts = [of_state[1]]
     read = tuple(reads(trial) for reads, _, _ in _JOINED)
     if any(each is not None for each in read):
-        parts.append(topology.remember((_JOINED_RULES, read), partial(_said_together, trial, read)))
+        parts.append(topology.remember_joined(read, partial(_said_together, trial, read)))
     for reads, rules, passing in _SINGLE:
         if (single := reads(trial)) is not None:
             parts.append(topology.remember((rules, single), partial(_said_by, trial, rules), passing=passing))

@@ -74,7 +74,7 @@ class Snapshot:
         lost = GPU_HELD | (GPU_SUSPECT | GPU_FAULTY if repaired else 0)
         gpu_state = self.gpu_state & np.uint8(0xFF ^ lost)
         topology = self.topology.repaired if repaired else self.topology
-        state = np.full_like(self.state, MachineState.READY) if repaired else self.state
+        state = topology.remember(("all ready",), self._all_ready) if repaired else self.state
         return from_gpu_state(
             topology,
             state=state,
@@ -82,6 +82,9 @@ class Snapshot:
             cpu_free=topology.cpu_total,
             memory_free=topology.memory_total,
         )
+
+    def _all_ready(self) -> Bytes:
+        return np.full_like(self.state, MachineState.READY)
 
     def _hold(self, holds: Iterable[Hold], *, taken: bool) -> "Snapshot":
         where = locate(self.topology, holds)

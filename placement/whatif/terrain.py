@@ -101,7 +101,7 @@ def _derived(
         if forgotten.isdisjoint(key[0] if isinstance(key[0], tuple) else key[:1])
     }
     passing = dict(topology._passing)
-    fresh = replace(topology, **changed, _groupings={}, _remembered=remembered, _passing=passing)
+    fresh = replace(topology, **changed, _groupings={}, _remembered=remembered, _passing=passing, _joined={})
     worked_out, own = vars(topology), vars(fresh)
     own.update({name: worked_out[name] for name in kept if name in worked_out})
     return fresh
