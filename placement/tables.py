@@ -91,7 +91,7 @@ class Usage:
     memory_taken: Longs
     """Bytes."""
     held: Longs
-    """Ids of their GPUs that are held."""
+    """Ids of the GPUs that are held; those of other machines are passed over."""
 
 
 def coded(values: Iterable[_Item | None]) -> Coded[_Item]:

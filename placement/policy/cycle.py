@@ -49,6 +49,7 @@ class Cycle:
         self._taken: list[Hold] = []
         """By jobs that were placed since, not yet in `_whole`."""
         self._claims = {job.key: job.claims for job in self._jobs if job.claims}
+        self._limits = {job.key: job.limit_seconds for job in self._jobs}
         self._open = self._less_claims()
         self._running = {run.holding.key: run for run in running}
         self._ledger = Ledger(snapshot, self._running.values(), shares)
@@ -232,9 +233,14 @@ class Cycle:
         else:
             self._departures = self._departures.plus(self._started)
         self._started = []
-        claims = [Holding(key, holds, None) for key, holds in self._claims.items() if key != job.key]
+        soon = self._now + STOPPING_SECONDS
+        claims = [
+            Holding(key, holds, None if (limit := self._limits[key]) is None else soon + limit)
+            for key, holds in self._claims.items()
+            if key != job.key
+        ]
         leaving = {key for key, run in self._running.items() if run.leaving}
-        return self._departures.ending(leaving, self._now + STOPPING_SECONDS).plus(claims)
+        return self._departures.ending(leaving, soon).plus(claims)
 
     def _preempt(self, job: Job, snapshot: Snapshot, request: Request) -> Preemption | None:
         """Whom to stop, and closes to others what that frees."""
@@ -244,6 +250,9 @@ class Cycle:
         if not stoppable:
             return None
         self._preemptions_tried += 1
+        # It starts only when they have ended: by then it may no longer be out of a reservation's way in time.
+        behind = self._reservations.before(job, after=STOPPING_SECONDS)
+        request = replace(request, reserved=self._reservations.machines_of(behind))
         found = preempt(snapshot, request, stoppable)
         if found is None or self._ledger.broken(job, request, found.placement):
             return None

@@ -1,4 +1,8 @@
-"""Who goes first: priority → restarted → fair share → submission."""
+"""Who goes first: priority → restarted → machines reserved already → fair share → submission.
+
+Fair share names whose turn is next. A run that had its turn and could not start keeps it: else every small run of a
+workspace that has used less would take the machines that are being freed for it, and a large gang would never start.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
@@ -26,12 +30,12 @@ class Order:
         return self._usage.get(workspace, 0.0) / max(1, self._guaranteed.get(workspace, 0))
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        def level(job: Job) -> tuple[int, bool]:
-            return (-job.priority, not job.ahead)
+        def level(job: Job) -> tuple[int, bool, bool]:
+            return (-job.priority, not job.ahead, not job.kept)
 
-        for (_, waits), equals in groupby(sorted(jobs, key=level), key=level):
+        for (_, waits, by_turn), equals in groupby(sorted(jobs, key=level), key=level):
             by_age = sorted(equals, key=_age)
-            yield from self._fairly(by_age) if waits else by_age
+            yield from self._fairly(by_age) if waits and by_turn else by_age
 
     def _fairly(self, jobs: list[Job]) -> Iterator[Job]:
         queues: dict[int, list[Job]] = {}

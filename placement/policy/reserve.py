@@ -23,9 +23,10 @@ class Reservations:
         self._now = now
         self._unions: dict[tuple[int, ...], frozenset[str]] = {}
 
-    def before(self, job: Job) -> tuple[int, ...]:
-        """Jobs that go before this one, for which machines are kept that it may not use."""
-        return tuple(each.key for each in self.made if not self._may_use(job, each))
+    def before(self, job: Job, *, after: float = 0.0) -> tuple[int, ...]:
+        """Jobs that go before this one, for which machines are kept that it may not use if it starts in so many
+        seconds."""
+        return tuple(each.key for each in self.made if not self._may_use(job, each, self._now + after))
 
     def machines_of(self, keys: tuple[int, ...]) -> frozenset[str]:
         """Names of the machines reserved for these jobs."""
@@ -33,15 +34,15 @@ class Reservations:
             self._unions[keys] = _union(each.machines for each in self.made if each.key in keys)
         return self._unions[keys]
 
-    def _may_use(self, job: Job, reserved: Reserved) -> bool:
+    def _may_use(self, job: Job, reserved: Reserved, start: float) -> bool:
         """Whether the job is surely out of the way in time: it ends before, or can be preempted by then."""
         if job.key == reserved.key:
             return True
-        ends = float("inf") if job.limit_seconds is None else self._now + job.limit_seconds
+        ends = float("inf") if job.limit_seconds is None else start + job.limit_seconds
         if reserved.at is not None and ends <= reserved.at:
             return True
         can_be_stopped = job.preemptible and job.priority < reserved.priority
-        in_time = reserved.at is None or self._now + SPARED_SECONDS + STOPPING_SECONDS <= reserved.at
+        in_time = reserved.at is None or start + SPARED_SECONDS + STOPPING_SECONDS <= reserved.at
         return can_be_stopped and in_time
 
     def make(

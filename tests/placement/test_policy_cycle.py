@@ -163,6 +163,41 @@ def test_the_machines_kept_last_time_are_kept_again():
     assert made.reserved[0].machines == {"gpu-02"}
 
 
+def test_whose_turn_has_come_keeps_it_when_a_workspace_that_used_less_sends_runs():
+    """Job 1 waits for gpu-01; nothing but a higher priority takes what is being freed for it."""
+    jobs = [
+        job(1, 24, kept=frozenset({"gpu-01", "gpu-03", "gpu-04"})),
+        job(2, 8, workspace=2),
+        job(3, 8, workspace=2, limit_seconds=HOUR),
+        job(4, 8, workspace=2, priority=1),
+    ]
+    runs = [running(90, "gpu-01", ends=NOW + HOUR), running(91, "gpu-02", ends=NOW + 2 * HOUR)]
+    made = cycle(TWO_FREE_TWO_BUSY, jobs[:3], runs, usage={1: 5000.0})
+    said = passed(made)
+    assert list(said) == [1, 2, 3]
+    assert told(said) == {1: "fit", 2: "order", 3: "placed on gpu-03"}
+    assert (made.reserved[0].machines, made.reserved[0].at) == (jobs[0].kept, NOW + HOUR)
+
+    said = passed(cycle(TWO_FREE_TWO_BUSY, jobs, runs, usage={1: 5000.0}))
+    assert list(said) == [4, 1, 2, 3]
+    assert told(said)[4] == "placed on gpu-03"
+
+
+def test_what_is_freed_for_another_is_free_again_when_that_one_has_ended():
+    """Job 2 had run 90 stopped; job 1 needs its machine too, and gpu-02, which is free in two hours."""
+    drawing = """
+        gpu-01  H100 ########
+        gpu-02  H100 ########
+    """
+    claimed = running(90, "gpu-01", leaving=True)
+    jobs = [job(1, 16, priority=1), job(2, 8, claims=claimed.holding.holds, limit_seconds=HOUR)]
+    made = cycle(drawing, jobs, [claimed, running(91, "gpu-02", ends=NOW + 2 * HOUR)])
+    assert told(passed(made)) == {1: "fit", 2: "fit"}
+    assert [(each.key, each.at, each.waits_for) for each in made.reserved] == [
+        (1, NOW + 2 * HOUR, (2, 90, 91))
+    ]
+
+
 # --- Fit, never, patience --------------------------------------------------------------------------
 
 

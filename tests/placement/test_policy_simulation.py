@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
+from math import inf
 from random import Random
 
 import pytest
@@ -17,8 +18,8 @@ from hypothesis import settings
 from benchmarks._load import GPUS, HOUR, MAIN, SIDE, Kind, cluster, request, shares, submissions
 from benchmarks._policies import greedy, ours
 from benchmarks._simulation import GRACE_SECONDS, History, Pass, Policy, Simulation, Submission
-from placement.policy import Share
-from placement.policy.reserve import SPARED_SECONDS
+from placement.policy import Reserved, Share
+from placement.policy.reserve import SPARED_SECONDS, STOPPING_SECONDS
 
 MACHINES = {MAIN: 96, SIDE: 16}
 KINDS = (
@@ -118,6 +119,39 @@ def test_what_is_placed_after_a_reservation_is_out_of_its_way_in_time(history):
                 )
                 assert in_time or (run.preemptible and run.priority < reserved.priority)
     assert backfilled > 10
+
+
+@EVERY
+def test_a_reservation_is_put_off_by_a_higher_priority_only(history):
+    """Nor by who is let in: only what can be stopped for it may use its machines for longer."""
+    compared = 0
+    for before, decided in pairwise(history().passes):
+        promised = {each.key: each for each in before.reserved}
+        for reserved in decided.reserved:
+            was = promised.get(reserved.key)
+            if was and _moment(was) > before.now + STOPPING_SECONDS:
+                compared += 1
+                later = _moment(reserved) > _moment(was)
+                assert (
+                    not later or _higher_first(history(), decided, reserved) or _lent(history(), before, was)
+                )
+    assert compared > 100
+
+
+def _moment(reserved: Reserved) -> float:
+    return inf if reserved.at is None else reserved.at
+
+
+def _higher_first(history: History, decided: Pass, reserved: Reserved) -> bool:
+    """Whether a run of higher priority was placed in this pass."""
+    return any(history.submissions[key].priority > reserved.priority for key in decided.placed)
+
+
+def _lent(history: History, decided: Pass, reserved: Reserved) -> bool:
+    """Whether a run that can be stopped for it was let onto its machines."""
+    on_them = (key for key in decided.placed if reserved.machines & _machines(decided, key))
+    runs = (history.submissions[key] for key in on_them)
+    return any(run.preemptible and run.priority < reserved.priority for run in runs)
 
 
 def test_same_work_same_history():
