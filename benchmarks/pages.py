@@ -141,7 +141,10 @@ def _machine_pages() -> Iterator[Asked]:
     yield Asked("machine, label", f"{M}/{machines.first()}?edit=rack")
     yield Asked("machine, drain", f"{M}/{machines.first()}/drain")
     yield Asked("add a machine", f"{M}/add")
-    yield Asked("drives", "/o/acme/clusters/main/drives")
+    for name in ("pools", "mesh", "drives"):
+        yield Asked(name, f"/o/acme/clusters/main/{name}")
+    pool = machines.values_list("pool__slug", flat=True).first()
+    yield Asked("pools, one", f"/o/acme/clusters/main/pools/{pool}")
 
 
 def _measure(asked: Asked, times: int) -> Figures:

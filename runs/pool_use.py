@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Q, QuerySet
+import numpy as np
 
-from machines.models import Cluster, Gpu, Machine
-from machines.states import Health
-from runs.models import Allocation
+from machines.models import Cluster
+from placement.snapshot import GPU_FAULTY, GPU_HELD, GPU_PRESENT
+from runs.scheduling.snapshot import cluster_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,23 +17,18 @@ class PoolSize:
     """Held by nothing, and not faulty."""
 
 
-def pool_sizes(cluster: Cluster) -> dict[int, PoolSize]:
-    """By pool; one without machines is left out."""
-    machines = Machine.objects.filter(cluster=cluster)
-    counted = dict(machines.order_by().values_list("pool").annotate(Count("id")))
-    present = Gpu.objects.filter(machine__cluster=cluster, machine__removed_at=None, present=True)
-    total, free = _by_pool(present), _by_pool(present.exclude(_unfree()))
+def pool_sizes(cluster: Cluster) -> dict[str, PoolSize]:
+    """By the pool's name; one without machines is left out. From the snapshot: 80,000 rows of GPUs take long."""
+    snapshot = cluster_snapshot(cluster).snapshot
+    topology, gpus = snapshot.topology, snapshot.gpu_state
+    present = (gpus & GPU_PRESENT) != 0
+    free = present & ((gpus & (GPU_HELD | GPU_FAULTY)) == 0)
+    size = len(topology.pools)
+    counts = (
+        np.bincount(topology.pool, weights=each, minlength=size).astype(int).tolist()
+        for each in (np.ones_like(topology.pool), present.sum(axis=1), free.sum(axis=1))
+    )
     return {
-        pool: PoolSize(count, total.get(pool, 0), free.get(pool, 0))
-        for pool, count in counted.items()
-        if pool is not None
+        pool: PoolSize(*numbers)
+        for pool, numbers in zip(topology.pools, zip(*counts, strict=True), strict=True)
     }
-
-
-def _by_pool(gpus: QuerySet[Gpu]) -> dict[int | None, int]:
-    return dict(gpus.order_by().values_list("machine__pool").annotate(Count("id")))
-
-
-def _unfree() -> Q:
-    held = Allocation.objects.filter(released_at=None, gpu__isnull=False).values("gpu")
-    return Q(id__in=held) | Q(health=Health.FAULTY)

@@ -25,7 +25,7 @@ class PoolView(ClusterView):
         """`found` as `pools_of` loads them."""
         sizes = pool_sizes(cluster)
         owner = Permission.OWN in organization_grants(self.actor(request), cluster.organization)
-        return [_present(pool, sizes.get(pool.id, PoolSize()), owner=owner) for pool in found]
+        return [_present(pool, sizes.get(pool.slug, PoolSize()), owner=owner) for pool in found]
 
     def one(self, request: Request, pool: Pool) -> dict[str, Any]:
         """As it is now."""

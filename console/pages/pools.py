@@ -76,7 +76,7 @@ def pools_page(request: HttpRequest, organization: str, cluster: str) -> HttpRes
         "section": "machines",
         "view": "pools",
         "filters": Filters(),
-        "rows": [PoolRow(each, sizes.get(each.id, PoolSize()), _who(each)) for each in pools_of(here)],
+        "rows": [PoolRow(each, sizes.get(each.slug, PoolSize()), _who(each)) for each in pools_of(here)],
         "form": form,
     }
     return render(request, "pools/list.html", context, status=422 if form.wrong else 200)
@@ -166,7 +166,7 @@ def _shown(
     request: HttpRequest, scope: Scope, pool: Pool, told: Mapping[str, Any], *, status: int = 200
 ) -> HttpResponse:
     machines = Machine.objects.filter(pool=pool).order_by("name")
-    size = pool_sizes(scope.cluster_here).get(pool.id, PoolSize())
+    size = pool_sizes(scope.cluster_here).get(pool.slug, PoolSize())
     context = {
         "scope": scope,
         "section": "machines",

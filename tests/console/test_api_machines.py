@@ -391,6 +391,8 @@ def test_a_pool_from_its_making_to_its_end(house, machines, owner, api):
 
 
 def test_what_is_wrong_with_a_pool_is_told_at_its_place(house, owner):
+    [empty] = owner.get(f"{CLUSTER}/pools").json()["items"]
+    assert empty["status"] == {"machines": 0, "gpus_total": 0, "gpus_free": 0}
     share = {"gpu_cap": 8, "guaranteed_gpus": 16}
     order = {"metadata": {"name": "h100"}, "spec": {"workspaces": {"vision": share}}}
     answer = send(owner, "POST", f"{CLUSTER}/pools", order)
