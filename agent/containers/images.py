@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import docker
@@ -111,9 +113,7 @@ class Images:
         begun, layers = time.monotonic(), _Layers()
         tell(layers.text())
         try:
-            for line in _lines(client, image, login):
-                if stopped():
-                    raise PullStopped
+            for line in _heard(partial(_lines, client, image, login), stopped):
                 if "error" in line:
                     raise NotPrepared(self._reason(image, login, str(line["error"])))
                 layers.take(line)
@@ -157,6 +157,39 @@ def _lines(
         repository, tag=tag, stream=True, decode=True, auth_config=given
     )
     return lines
+
+
+def _heard(pull: Callable[[], Iterator[Mapping[str, Any]]], stopped: Stopped) -> Iterator[Mapping[str, Any]]:
+    """The lines as they come, until the last one. Raises PullStopped, also while none comes: a registry that has
+    stalled says nothing for minutes, and its pull is then left to a thread that ends with the next line."""
+    heard: SimpleQueue[Mapping[str, Any] | Exception | None] = SimpleQueue()
+    left = threading.Event()
+
+    def hear() -> None:
+        try:
+            for line in pull():
+                if left.is_set():
+                    return
+                heard.put(line)
+            heard.put(None)
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
+            heard.put(error)
+
+    threading.Thread(target=hear, name="pull", daemon=True).start()
+    try:
+        while not stopped():
+            try:
+                line = heard.get(timeout=_WAIT_SECONDS)
+            except Empty:
+                continue
+            if line is None:
+                return
+            if isinstance(line, Exception):
+                raise line
+            yield line
+        raise PullStopped
+    finally:
+        left.set()
 
 
 def _split(image: str) -> tuple[str, str]:

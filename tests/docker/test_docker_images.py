@@ -62,20 +62,22 @@ def test_pulls_and_the_reasons_why_they_fail(console, agent, engine, registries)
     assert PASSWORD not in "".join(path.read_text(errors="replace") for path in agent.state.rglob("*.json"))
 
 
-def test_a_pull_that_is_cut_off_and_one_that_is_stopped(console, agent, engine, registries, tmp_path) -> None:
+def test_pulls_that_are_stopped_while_they_stall_and_a_registry_that_is_gone(
+    console, agent, engine, registries
+) -> None:
     registry = registries()
     with Stalling(engine.space, registry.port, port=5900) as stalling:
         image = registry.image.replace(registry.host, stalling.host)
-        job = contained("a1", image=image, phase="prepare")
-        console.want(job)
-        stalling.wait()
-        console.want(job.model_copy(update={"phase": "stop"}))
-        assert console.wait_gone("a1", seconds=30).exit.message == "Stopped before it was started"
-        checked = contained("a3", image=image, phase="prepare", preflight=ALONE)
-        console.want(contained("a2", image=image, phase="prepare"), checked)
-        report = console.wait_state("a2", "preparing")
-        assert not report.gone
-        console.wait(lambda: "image" in _detail(console, "a3"), "the check says what it waits for", 30)
+        for name, preflight in (("a0", ALONE), ("a1", None)):
+            job = contained(name, image=image, phase="prepare", preflight=preflight)
+            console.want(job)
+            console.wait(lambda name=name: "pulling image" in _detail(console, name), "it is pulled", 30)
+            if preflight:
+                stalling.wait()
+            console.want(job.model_copy(update={"phase": "stop"}))
+            assert console.wait_gone(name, seconds=30).exit.message == "Stopped before it was started"
+    checked = contained("a3", image=image, phase="prepare", preflight=ALONE)
+    console.want(contained("a2", image=image, phase="prepare"), checked)
     for name in ("a2", "a3"):
         end = console.wait_gone(name, seconds=120).exit
         assert end.kind == "not_prepared"
