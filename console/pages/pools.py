@@ -41,7 +41,7 @@ PATHS = {"metadata.name": "name", "spec.title": "title"}
 """Where the service says that something is wrong → the field of the form."""
 MOST_MOVED = 200
 """Machines that are moved in one go."""
-MOST_SHOWN = 200
+MOST_SHOWN = 100
 """Machines of a pool that its page names; the list of machines shows all."""
 
 
