@@ -1,12 +1,16 @@
 """Network namespaces as machines: each has its own loopback, and a cable to a switch when it is on a `Site`."""
 
 import os
+import signal
 import subprocess
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
 _SECONDS = 30
+_END_SECONDS = 5
 _NUMBERS = count(1)
 _SITES = 250
 
@@ -45,7 +49,26 @@ class Space:
         run("ip", "link", "set", self.cable, "up" if connected else "down")
 
     def close(self) -> None:
+        """With all that still runs in it: wireguard-go outlives its agent on purpose."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            self._end(number)
         subprocess.run(["ip", "netns", "del", self.name], capture_output=True, timeout=_SECONDS, check=False)
+
+    def _end(self, number: signal.Signals) -> None:
+        """Returns when nothing runs in it any more, or after a while."""
+        deadline = time.monotonic() + _END_SECONDS
+        for pid in self._pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        while self._pids() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _pids(self) -> list[int]:
+        """None of a namespace that was never made."""
+        found = subprocess.run(
+            ["ip", "netns", "pids", self.name], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+        return [int(pid) for pid in found.stdout.split()]
 
 
 @dataclass
