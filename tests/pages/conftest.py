@@ -82,30 +82,41 @@ def chromium():
 
 
 @pytest.fixture
-def browse(chromium, live_server):
-    """`browse(user, **options)`: a page of a fresh browser in which `user` is signed in (None: nobody is)."""
+def browsing(chromium):
+    """`browsing(server, user, **options)`: a page of a fresh browser in which `user` is signed in (None: nobody is)."""
     contexts = []
 
-    def start(user=None, *, theme=None, **options):
-        context = chromium.new_context(base_url=live_server.url, **options)
+    def start(server, user=None, *, theme=None, **options):
+        context = chromium.new_context(base_url=server.url, **options)
         contexts.append(context)
         context.set_default_timeout(10_000)
         if user is not None:
             session = signed_in(user).cookies[settings.SESSION_COOKIE_NAME].value
-            context.add_cookies([cookie(live_server, settings.SESSION_COOKIE_NAME, session)])
+            context.add_cookies([cookie(server, settings.SESSION_COOKIE_NAME, session)])
         if theme is not None:
-            context.add_cookies([cookie(live_server, "theme", theme)])
+            context.add_cookies([cookie(server, "theme", theme)])
         page = context.new_page()
         page.errors = []
         page.on("pageerror", lambda error: page.errors.append(str(error)))
         page.on("console", lambda message: note(page, message))
-        # The streams are an ASGI matter; tests/console tests them.
-        page.route("**/live/**", lambda route: route.fulfill(status=204))
         return page
 
     yield start
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def browse(browsing, live_server):
+    """`browse(user, **options)`: the same of Django's own test server."""
+
+    def start(user=None, **options):
+        page = browsing(live_server, user, **options)
+        # The streams are an ASGI matter; test_browser_stream.py looks at them.
+        page.route("**/live/**", lambda route: route.fulfill(status=204))
+        return page
+
+    return start
 
 
 def note(page, message):
@@ -114,5 +125,5 @@ def note(page, message):
         page.errors.append(message.text)
 
 
-def cookie(live_server, name, value):
-    return {"name": name, "value": value, "url": live_server.url}
+def cookie(server, name, value):
+    return {"name": name, "value": value, "url": server.url}
