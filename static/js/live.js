@@ -51,13 +51,13 @@
   }
 
   function found() {
-    const missed = lostAt !== null;
     lostAt = null;
     clearTimeout(told);
     told = null;
     document.getElementById("live-lost")?.remove();
-    if (missed) changed();
-    printed(); /* the log may have grown before this stream began to listen */
+    /* What happened before this stream began to listen, it does not tell. */
+    changed();
+    printed();
   }
 
   function open() {
@@ -80,18 +80,13 @@
     paused = !paused;
     show();
     if (paused) close();
-    else {
-      if (stream) open();
-      changed();
-    }
+    else if (stream) open();
+    else changed();
   });
   document.addEventListener("visibilitychange", () => {
     if (!stream) return;
     if (document.hidden) close();
-    else if (!paused) {
-      open();
-      changed();
-    }
+    else if (!paused) open();
   });
   show();
   if (stream) {

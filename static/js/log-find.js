@@ -137,7 +137,7 @@
 
     ticksMake() {
       const drawing = document.createElementNS(SVG, "svg");
-      drawing.setAttribute("class", "ticks");
+      drawing.setAttribute("class", "error-ticks");
       drawing.setAttribute("viewBox", `0 0 1 ${TICKS_HIGH}`);
       drawing.setAttribute("preserveAspectRatio", "none");
       drawing.setAttribute("aria-hidden", "true");
