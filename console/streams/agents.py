@@ -139,7 +139,7 @@ async def _sync(scope: http.Scope, receive: http.Receive, send: http.Send) -> No
             early = random.uniform(0, ANSWER_EARLY_SECONDS)  # noqa: S311 - no secret
             await http.wait(event, max(0.0, request.wait_seconds - early))
             await _seen(machine_id)
-            answer = await in_thread(_answer, machine_id, request.applied_revision)
+            answer = await in_thread(_answer, machine_id, request)
     await http.answer(send, 200, answer.model_dump_json(exclude_defaults=True).encode())
 
 
@@ -169,7 +169,7 @@ async def _receive(machine_id: int, request: wire.SyncRequest, key: str) -> wire
         _known[machine_id] = news
         if request.wait_seconds > 0:
             return None
-    return await in_thread(_answer, machine_id, request.applied_revision)
+    return await in_thread(_answer, machine_id, request)
 
 
 def _store(machine_id: int, request: wire.SyncRequest) -> channel.Received:
@@ -185,16 +185,29 @@ def _store(machine_id: int, request: wire.SyncRequest) -> channel.Received:
     return channel.sync_receive(machine_id, request)
 
 
-def _answer(machine_id: int, applied_revision: int) -> wire.SyncAnswer:
-    fields = ("desired_revision", "observed_digest", "quarantined_at", "two_agents_at")
+def _answer(machine_id: int, request: wire.SyncRequest) -> wire.SyncAnswer:
+    fields = ("instance", "desired_revision", "observed_digest", "quarantined_at", "two_agents_at")
     machine = Machine.objects.only(*fields).get(id=machine_id)
+    if machine.instance != request.instance:
+        return _replaced(machine, request)
     warning = channel.RIVALS if channel.starts_withheld(machine) else ""
     revision, desired = machine.desired_revision, None
-    if revision > applied_revision and not machine.quarantined_at:
+    if revision > request.applied_revision and not machine.quarantined_at:
         revision, desired = desired_load(machine_id)
     return wire.SyncAnswer(
         revision=revision, desired=desired, stored_digest=machine.observed_digest, warning=warning
     )
+
+
+def _replaced(machine: Machine, request: wire.SyncRequest) -> wire.SyncAnswer:
+    """To an agent that another one replaced while it waited: no orders, or both would follow them.
+
+    What it says next is stored, and so found to be a rival's, also where the other one speaks to another process.
+    """
+    known = _known.get(machine.id)
+    if known is not None and known.instance == request.instance:
+        _known.pop(machine.id, None)
+    return wire.SyncAnswer(revision=machine.desired_revision, stored_digest=machine.observed_digest)
 
 
 async def _logs(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:

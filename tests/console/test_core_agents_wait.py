@@ -13,9 +13,10 @@ from redis.backoff import NoBackoff
 from console.streams import agents
 from console.streams.database import in_thread
 from console.streams.hub import hub
+from machines.channel import RIVALS
 from machines.models import Machine
 from machines.services import machines_revise, machines_wake, machines_wake_lagging, seen_key
-from tests.support.console import Agent, subscribed, with_agent
+from tests.support.console import Agent, in_console, subscribed, with_agent
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -64,6 +65,23 @@ def test_a_poll_is_answered_at_once_when_the_desired_state_moves(machine, creden
 def revise(machine_id: int) -> None:
     with transaction.atomic():
         machines_revise([machine_id], placement_changed=False)
+
+
+def test_an_agent_that_is_replaced_while_it_waits_gets_no_orders_and_is_found_out(machine, credential):
+    async def work(client):
+        first, second = Agent(client, credential, "a"), Agent(client, credential, "b")
+        await settled(first)
+        of_this_process = dict(agents._known)
+        await second.sync(digest="d")  # to another process: this one knows of the first agent only
+        agents._known.update(of_this_process)
+        await in_thread(lambda: Machine.objects.update(desired_revision=2))
+        return [await first.sync(digest="d", observed=False, wait=0.1) for _ in range(2)]
+
+    waited, told = in_console(work)
+    assert (waited.revision, waited.desired) == (2, None)
+    assert (told.desired, told.warning) == (None, RIVALS)
+    machine.refresh_from_db()
+    assert machine.state == "contested"
 
 
 def test_a_wake_up_that_was_lost_is_repeated_by_the_sweep(machine, credential):
