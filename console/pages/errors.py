@@ -63,7 +63,10 @@ def _has_nul(request: HttpRequest) -> bool:
     """NUL is no character of PostgreSQL's texts, and no person types one. Documents have a check of their own."""
     forms = ((request.GET, ""), (request.POST, KEPT_FIELD))
     return any(
-        "\0" in value for form, but in forms for name in form if name != but for value in form.getlist(name)
+        "\0" in text
+        for form, but in forms
+        for name in form
+        for text in (name, *(form.getlist(name) if name != but else ()))
     )
 
 

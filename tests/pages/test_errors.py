@@ -87,6 +87,11 @@ def test_a_nul_in_an_address_is_no_failure_of_ours(bea, address):
     assert bea.get(address).status_code == 400
 
 
+def test_a_nul_in_the_name_of_a_field_is_no_failure_of_ours(house, ana):
+    order = {"name": "fast", "may-vision\0": "yes"}
+    assert ana.post("/o/acme/clusters/main/pools", order).status_code == 400
+
+
 def test_the_wrapper_keeps_a_views_name():
     @page
     def some_view(request):
