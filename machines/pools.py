@@ -104,8 +104,10 @@ def pool_change(
     name: str | None = None,
     title: str | None = None,
     workspaces: Mapping[str, Share] | None = None,
-) -> None:
+) -> Pool:
     """Changes what is given; `workspaces` as a whole. What runs on its machines goes on, whoever may use them then.
+
+    The pool as it is then, as `pools_of` loads it.
 
     Raises Invalid, Conflict for a name that is taken or while runs name the pool, NotFound when it has gone.
     """
@@ -125,11 +127,13 @@ def pool_change(
         access.give(now)
     now.slug, now.name = order.name, order.title or order.name
     _saved(now)
-    after = pool_data(pools_of(now.cluster).get(id=now.id))
+    changed = pools_of(now.cluster).get(id=now.id)
+    after = pool_data(changed)
     if after != before:
         there = machines_lock(Machine.objects.filter(pool=now).values_list("id", flat=True))
         Machine.objects.filter(id__in=there).update(version=F("version") + 1)
         _changed(pool, actor, "change", before, after)
+    return changed
 
 
 @transaction.atomic

@@ -28,9 +28,7 @@ class PoolView(ClusterView):
         return [_present(pool, sizes.get(pool.slug, PoolSize()), owner=owner) for pool in found]
 
     def one(self, request: Request, pool: Pool) -> dict[str, Any]:
-        """As it is now."""
-        now = pools.pools_of(pool.cluster).get(id=pool.id)
-        return self.present(request, [now], now.cluster)[0]
+        return self.present(request, [pool], pool.cluster)[0]
 
 
 def _present(pool: Pool, size: PoolSize, *, owner: bool) -> dict[str, Any]:
@@ -89,14 +87,14 @@ class OnePool(PoolView):
         """
         pool, change = self.pool(request, Permission.OWN), body_of(request, PoolChange)
         workspaces = None if change.spec.workspaces is None else _shares(change.spec.workspaces)
-        pools.pool_change(
+        changed = pools.pool_change(
             pool=pool,
             actor=self.actor(request),
             name=change.metadata.name,
             title=change.spec.title,
             workspaces=workspaces,
         )
-        return Response(self.one(request, pool))
+        return Response(self.one(request, changed))
 
     @schema.operation("pool_remove", {204: None}, refusals=(*schema.WRITE, 409))
     def delete(self, request: Request, **_: str) -> Response:

@@ -172,7 +172,6 @@ def _shown(
         "section": "machines",
         "pool": pool,
         "size": size,
-        "who": _who(pool),
         "machines": machines[:MOST_SHOWN],
         "more": max(0, size.machines - MOST_SHOWN),
         "back": _address(scope),
