@@ -90,7 +90,7 @@
   });
   show();
   if (stream) {
-    open();
+    document.addEventListener("DOMContentLoaded", open); /* htmx and the log listen from then on */
     window.addEventListener("pagehide", close);
   } else {
     setInterval(() => {

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.staticfiles import finders
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from runs.events import run_announce
 from runs.logs import logs_store
@@ -99,3 +99,23 @@ def test_a_line_that_breaks_loses_and_doubles_nothing(house, browsing, line):
     assert texts(page) == worker.printed[-20:]
     # htmx notes each request that the broken line cost it.
     assert [each for each in page.errors if not each.startswith("htmx:")] == []
+
+
+def test_what_happens_before_the_stream_listens_is_seen(house, browsing, line):
+    machines = [make.machine_make(house, f"gpu-0{number}") for number in (1, 2)]
+    run = make.run_pending(house)
+    page = browsing(line, house.bea)
+    static_serve(page.context)
+    held: list[Route] = []
+
+    def hold(route):
+        held.append(route)
+
+    page.route("**/live/**", hold)
+    with page.expect_request("**/live/**"):
+        page.goto(DDP)
+    expect(page.locator("#run-state .chip")).to_have_text("Pending")
+    run_announce(make.run_start(make.run_place(house, run, machines)))
+    held[0].continue_()
+    expect(page.locator("#run-state .chip")).to_have_text("Running", timeout=PATIENCE_MS)
+    assert page.errors == []
