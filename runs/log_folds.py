@@ -17,7 +17,8 @@ MOST_FOLDS = 1000
 PART_BYTES = 8 * 1024 * 1024
 """Of one part: what is read in a fraction of a second."""
 _NUMBER = re.compile(rb"[-+]?\d[\d.,:]*(?:e[-+]?\d+)?", re.IGNORECASE)
-_OVERWRITTEN = re.compile(rb"[^\n]*\r(?=[^\n\r])")
+_OVERWRITTEN = re.compile(rb"^[^\n]*\r(?=[^\n\r])", re.MULTILINE)
+"""Looked for from the begin of a line alone: else a long line without it is read again from each of its bytes."""
 
 
 @dataclass(frozen=True, slots=True)

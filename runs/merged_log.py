@@ -1,6 +1,7 @@
 """Several workers' logs as one text: whole lines, in the order in which they arrived, each with its worker's name."""
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from runs.log_lines import HEAD_BYTES
@@ -12,22 +13,26 @@ PIECES = 8
 
 
 class MergedLog:
-    """Read part by part, so that no more than a few pieces and the workers' unfinished lines are in memory."""
+    """All that had arrived when it was begun: a piece's number is given before others can see it, so of a log that
+    grows the numbers that one has seen don't tell what is still missing below them.
+
+    Read part by part: no more than a few pieces and the workers' unfinished lines are in memory.
+    """
 
     def __init__(self, assignments: Iterable[Assignment]) -> None:
         """`assignments` with their workers loaded."""
         self._prefixes = {each.id: f"{each.worker.name} | ".encode() for each in assignments}
-        self._after = 0
+        pieces = LogChunk.objects.filter(assignment__in=list(self._prefixes)).order_by("id")
+        self._pieces = iter(list(pieces.values_list("id", flat=True)))
         self._ends: dict[Any, int] = {}
         self._rests: dict[Any, bytes] = {}
 
     def read(self) -> bytes | None:
         """The next part, which may be empty; None at the end."""
-        pieces = LogChunk.objects.filter(assignment__in=list(self._prefixes), id__gt=self._after)
-        chunks = list(pieces.order_by("id")[:PIECES])
-        if not chunks:
+        numbers = list(islice(self._pieces, PIECES))
+        if not numbers:
             return self._last()
-        self._after = chunks[-1].id
+        chunks = LogChunk.objects.filter(id__in=numbers).order_by("id")
         return b"".join(self._whole_lines(chunk) for chunk in chunks)
 
     def _whole_lines(self, chunk: LogChunk) -> bytes:

@@ -203,7 +203,9 @@ def test_what_a_reader_can_have_of_a_log(pair, house, browse):
     expect(page.locator(".error-ticks path")).to_have_attribute("d", re.compile(r"^M0 \d+"))
     bad = page.locator(".line.bad .n")
     margin = "getComputedStyle(document.querySelector('.line.bad .n'), '::before').content"
-    assert "✕" in page.evaluate(margin)  # in one piece: lines may be drawn anew between finding one and asking it
+    assert "✕" in page.evaluate(
+        margin
+    )  # in one piece: lines may be drawn anew between finding one and asking it
     assert bad.get_attribute("aria-label") == "Line 902, an error"
 
     page.click("[data-times]")

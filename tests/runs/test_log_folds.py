@@ -37,6 +37,11 @@ def test_neighbours_that_differ_only_in_numbers(pair):
     assert told(lines_fold(pair[:1], 99, NEVER)) == []
 
 
+def test_a_long_line_beside_overwritten_text_is_read_once(pair):
+    make.log_write(pair[0], b"1%\r2%\r3% x 1\n" + b"z" * 2_000_000 + b"\n9% x 2\n10% x 3\n11% x 4\n")
+    assert told(lines_fold(pair[:1], 0, NEVER)) == [(2, 3, 4, "11% x 4")]
+
+
 def test_a_fold_goes_over_pieces_but_not_over_workers_or_gaps(pair):
     for rank, data in ((0, b"n 1\nn 2\nn"), (0, b" 3\nn 4\n"), (1, b"n 5\nn 6\nn 7\n"), (0, b"n 8\n")):
         make.log_write(pair[rank], data)
