@@ -1,5 +1,6 @@
 """`./dev test` and `./dev bench`: a program with a PostgreSQL and a Redis of its own."""
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -20,8 +21,12 @@ _BENCH = "import importlib, sys; sys.exit(importlib.import_module(sys.argv[1]).m
 
 
 _PYTEST = (sys.executable, "-m", "pytest")
-_APART = (("tests/e2e", "tests/local", "tests/docker"), ("tests/pages", "tests/worker_image"))
+_BROWSERS = ("tests/pages",)
+_APART = (("tests/e2e", "tests/local", "tests/docker"), _BROWSERS)
 """Tests that run beside the others, each row in a pytest of its own: many wait for processes and browsers."""
+_OWN_NETWORK = ("unshare", "--net", "--", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+"""Begins a program with a loopback of its own and nothing else. Whenever the machine's interfaces change, as tests of
+Docker engines make them do, Chromium drops all that is on its way (ERR_NETWORK_CHANGED): a page lacks its styles."""
 
 
 _DEEP = ("tests/placement", "-p", "no:django", "-m", "deep", "--hypothesis-profile=deep", "--timeout=7200")
@@ -55,9 +60,17 @@ def _run_lanes() -> int:
 
 def _beside(names: Sequence[str], output: Path) -> tuple[subprocess.Popen[bytes], Path]:
     """Tests that have been started, and the file that keeps what they say."""
-    argv = [sys.executable, "-m", "console.local", "test", *names]
+    network = _OWN_NETWORK if names is _BROWSERS and _is_to_be_had(_OWN_NETWORK) else ()
+    argv = [*network, sys.executable, "-m", "console.local", "test", *names]
     with output.open("wb") as said:
         return subprocess.Popen(argv, cwd=ROOT, stdout=said, stderr=subprocess.STDOUT), output
+
+
+def _is_to_be_had(begin: Sequence[str]) -> bool:
+    """Whether we may begin programs so: that takes root, as the tests of Docker engines do."""
+    with contextlib.suppress(OSError):
+        return subprocess.run([*begin, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    return False
 
 
 def bench(arguments: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ import os
 import pytest
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from common import clock
 from tests.pages import scenes
@@ -13,6 +13,8 @@ from tests.support.fixtures import house, static_root
 
 __all__ = ["house", "static_root"]
 
+PATIENCE_MS = 30_000
+"""For what a page does: the machine may be busy with other tests."""
 CHROMIUM = "/usr/bin/chromium"
 CHROMIUM_ARGUMENTS = [
     "--headless",
@@ -74,6 +76,7 @@ def chromium():
     """Debian's Chromium; it talks to nobody but the test's own server."""
     # Playwright's event loop runs in this thread, and Django would refuse the tests' own queries beside it.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
         yield browser
@@ -89,7 +92,7 @@ def browsing(chromium):
     def start(server, user=None, *, theme=None, **options):
         context = chromium.new_context(base_url=server.url, **options)
         contexts.append(context)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE_MS)
         if user is not None:
             session = signed_in(user).cookies[settings.SESSION_COOKIE_NAME].value
             context.add_cookies([cookie(server, settings.SESSION_COOKIE_NAME, session)])
