@@ -47,6 +47,7 @@ class Shape:
     memory_bytes: int
     """For each GPU."""
     healthy_only: bool
+    preflight: str = "none"
 
 
 def common_env(options: Mapping[str, str]) -> dict[str, str]:
@@ -77,7 +78,8 @@ def product(bench: Bench, name: str, shape: Shape) -> dict[str, Any]:
         raise LocalError(f"{name} is {state}: {reason}\n{log[-_TOLD:]}")
     logs = [log, *(astra(bench, "astraeus", "logs", f"{name}-{rank}") for rank in range(1, shape.machines))]
     started = max(_started(text) for text in logs)
-    return {**_result(log, begun), "start_ms": round((started - begun) * 1000, 1)}
+    result = {**_result(log, begun), "start_ms": round((started - begun) * 1000, 1)}
+    return result if shape.preflight == "none" else {**result, "history": _history(bench, name)}
 
 
 def _document(name: str, shape: Shape) -> dict[str, Any]:
@@ -96,7 +98,14 @@ def _document(name: str, shape: Shape) -> dict[str, Any]:
         "healthy_only": shape.healthy_only,
     }
     resources["per_gpu"]["memory_bytes"] = shape.memory_bytes
+    resources["network"] = {"preflight": shape.preflight}
     return document
+
+
+def _history(bench: Bench, name: str) -> list[str]:
+    """Of its first worker, with what the checks before the start found."""
+    events = bench.api.get(f"/workers/{name}-0/events").json()["items"]
+    return [event["text"] for event in events]
 
 
 def _wait_placed(bench: Bench, name: str) -> None:

@@ -52,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./dev bench gpu", description="The recipe on real GPUs.")
     parser.add_argument("--rounds", type=int, default=2, help="how often each way is run, in turns (2)")
     parser.add_argument("--split", action="store_true", help="also as a gang of two agents on this host")
+    parser.add_argument(
+        "--preflight", choices=("none", "links", "allreduce"), default="none", help="check before each start"
+    )
     parser.add_argument("--simulated", type=int, default=0, metavar="N", help="on the CPU, with N false GPUs")
     parser.add_argument(
         "--env",
@@ -78,7 +81,7 @@ def _measure(
     gpus: Sequence[str],
     env: dict[str, str],
 ) -> dict[str, Any]:
-    whole = _whole(found, env)
+    whole = replace(_whole(found, env), preflight=options.preflight)
     with contextlib.ExitStack() as opened:
         console = opened.enter_context(console_with([Machine(NAME, inventory)]))
         ways: dict[str, Way] = {"product": lambda round_: product(console, f"whole-{round_}", whole)}

@@ -5,10 +5,12 @@ import threading
 from typing import Any
 
 import pytest
+import torch
 
 from agent.preflight.job import answer_of, program_of
 from agent.preflight.links import links_flaws, links_text
 from agent.preflight.within.look import look
+from agent.preflight.within.measure import bandwidth
 from agent.preflight.within.meet import meet
 from agent.preflight.within.verdict import verdict_of
 from agent.runtime import Ran
@@ -179,6 +181,17 @@ def test_rdma_never_falls_back_to_tcp() -> None:
     assert '"variables": {"NCCL_NET": "IB"}' in told
     assert '"backend": "nccl"' in told
     assert '"gbytes": 50.0' in told
+
+
+def test_one_process_alone_reduces_too_so_that_a_broken_nccl_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reduced: list[Any] = []
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda data, **_: reduced.append(data))
+    data = torch.ones(4)
+    assert bandwidth(data, None, size=1, rounds=3) == 0.0
+    assert reduced
+    assert all(each is data for each in reduced)
 
 
 @pytest.mark.parametrize(
