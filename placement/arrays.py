@@ -35,4 +35,6 @@ def starts(*ordered: "Longs | Ints") -> Longs:
 
 def lengths(start: Longs, size: int) -> Longs:
     """How many positions each run has that begins at `start`, of `size` in all."""
-    return np.diff(start, append=size)
+    end = np.empty_like(start)
+    end[:-1], end[-1:] = start[1:], size
+    return end - start

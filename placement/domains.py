@@ -4,7 +4,7 @@ One worker of a run per machine, so a slot is a machine that passes every rule, 
 machines (with `spread`: as many as different racks or fabrics among them).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -208,36 +208,36 @@ def _tightest(
     needed: int,
     liked: Preference,
 ) -> tuple[int, Longs]:
-    """The best of the candidate parts, and its best machines."""
+    """The best of the candidate parts, and its best machines. `counts`: (parts,), the rows in each."""
     inside = np.flatnonzero(candidates[part])
-    where, position = part[inside].astype(np.int64), liked.position[grouping.machine[rows[inside]]]
-    ordered = np.sort((where << 24) | position)
-    where, position = ordered >> 24, ordered & 0xFFFFFF
-    size = np.where(candidates, counts, 0)
-    top = np.arange(where.size) - (np.cumsum(size) - size)[where] < needed
-    where, position = where[top], position[top]
-
-    def total(cost: "npt.NDArray[np.integer | np.bool_]") -> npt.NDArray[np.float64]:
-        return np.asarray(np.bincount(where, weights=cost[position], minlength=counts.size), dtype=np.float64)
-
-    best = _narrow(
-        np.flatnonzero(candidates),
-        total(liked.broken),
-        total(liked.left_over),
-        counts,
-        total(liked.suspects),
-    )
-    return best, liked.machines[position[where == best]]
+    ordered = (part[inside].astype(np.int64) << 24) | liked.position[grouping.machine[rows[inside]]]
+    ordered.sort()
+    rivals = np.flatnonzero(candidates)
+    size = counts[rivals]
+    first = np.cumsum(size) - size
+    top = ordered[first[:, None] + np.arange(needed)] & 0xFFFFFF
+    best = _narrow(rivals.size, _costs(liked, top, size))
+    return int(rivals[best]), liked.machines[top[best]]
 
 
-def _narrow(candidates: Longs, *costs: "npt.NDArray[np.integer | np.floating]") -> int:
-    """The candidate that is smallest in the first cost, among equals in the second, and so on; at last the first."""
+def _costs(liked: Preference, top: Longs, size: Longs) -> Iterator[Longs]:
+    """What the parts are compared by, one after the other. `top`: (parts, needed), the positions of their best."""
+    yield liked.broken[top].sum(axis=1)
+    yield liked.left_over[top].sum(axis=1)
+    yield size
+    yield liked.suspects[top].sum(axis=1)
+
+
+def _narrow(size: int, costs: Iterable[Longs]) -> int:
+    """Of so many, the one that is smallest in the first cost, among equals in the second, and so on; at last the
+    first."""
+    left = np.arange(size)
     for cost in costs:
-        if candidates.size == 1:
+        values = cost[left]
+        left = left[values == values.min()]
+        if left.size == 1:
             break
-        values = cost[candidates]
-        candidates = candidates[values == values.min()]
-    return int(candidates[0])
+    return int(left[0])
 
 
 def _across_racks(slots: Slots, counts: Longs, needed: int, liked: Preference) -> tuple[Longs, int]:
@@ -248,20 +248,27 @@ def _across_racks(slots: Slots, counts: Longs, needed: int, liked: Preference) -
     candidates = feasible & (racks == racks[feasible].min())
     domain, _ = _tightest(grouping, rows, grouping.domain[rows], slots.counts, candidates, needed, liked)
     inside = rows[grouping.domain[rows] == domain]
-    position = np.sort(
-        (grouping.part[inside].astype(np.int64) << 24) | liked.position[grouping.machine[inside]]
-    )
-    part, position = position >> 24, position & 0xFFFFFF
+    ordered = (grouping.part[inside].astype(np.int64) << 24) | liked.position[grouping.machine[inside]]
+    ordered.sort()
+    part, position = ordered >> 24, ordered & 0xFFFFFF
     start = starts(part)
     size = lengths(start, part.size)
-    fullest = np.lexsort((position[start], -size))
-    whole, others = np.split(fullest, [int(racks[domain]) - 1])
-    rest = needed - int(size[whole].sum())
+    taken = _taken_of_racks(size, position[start], needed, int(racks[domain]))
+    within = np.arange(part.size) - np.repeat(start, size)
+    return liked.machines[position[within < np.repeat(taken, size)]], domain
+
+
+def _taken_of_racks(size: Longs, first: Longs, needed: int, racks: int) -> Longs:
+    """(racks,): how many machines are used of each, in so many racks. `size`, `first`: how many there are, and the
+    position of the best."""
+    fullest = np.lexsort((first, -size))
+    whole, others = fullest[: racks - 1], fullest[racks - 1 :]
+    taken = np.zeros_like(size)
+    taken[whole] = size[whole]
+    rest = needed - int(taken.sum())
     others = others[size[others] >= rest]
-    last = others[np.lexsort((position[start[others]], size[others]))[0]]
-    chosen = [position[start[rack] : start[rack] + size[rack]] for rack in whole]
-    chosen.append(position[start[last] : start[last] + rest])
-    return liked.machines[np.concatenate(chosen)], domain
+    taken[others[np.lexsort((first[others], size[others]))[0]]] = rest
+    return taken
 
 
 def _racks_needed(grouping: Grouping, counts: Longs, feasible: Bools, needed: int) -> Longs:

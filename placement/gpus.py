@@ -23,6 +23,9 @@ def gpu_slots(ask: Ask, machines: Longs, needed: int) -> Longs:
         offer[state == FREE_SUSPECT] = _SUSPECT
     if ask.topology.mixed.size:  # elsewhere all GPUs of a machine fit, or none
         offer *= ask.gpu_fits(machines)
+    given = offer != _NO
+    if np.count_nonzero(given) == machines.size * needed:  # nothing is left to choose
+        return np.nonzero(given)[1].reshape(machines.size, needed)
     island, index = ask.topology.gpu_island[machines], ask.topology.gpu_index[machines]
     alike = machines.size > 1 and all((table[1:] == table[:-1]).all() for table in (offer, island, index))
     chosen = [

@@ -1,6 +1,7 @@
 """From machines to workers: rank order, GPUs, cores, memory and the RDMA ports of each."""
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import count, pairwise, repeat, starmap
 
 import numpy as np
 
@@ -13,20 +14,24 @@ from placement.search import Found
 from placement.topology import INFINIBAND, Topology, ports_at
 from placement.verdicts import Verdict
 
+PORTS_USED = "ports_used"
+"""What is remembered of a topology under this name follows from its ports."""
+
 
 def in_rank_order(topology: Topology, machines: Longs) -> Longs:
     """Neighbours get neighbouring ranks: by fabric, rack, NVLink domain, the one with most workers first, then name."""
     if machines.size == 1:
         return machines
     keys: list[Ints | Longs] = []
-    domain = np.zeros(machines.size, dtype=np.int64)
+    inside = np.zeros(machines.size, dtype=np.int64)
     for place in (topology.home_fabric, topology.own_rack, topology.nvlink_domain):
         where = place[machines]
         if (where != where[0]).any():
-            # What counts of a rack is what stands on the same fabric: a rack may have machines on two.
-            inside = domain * (int(where.max()) + 2) + where
-            _, domain, count = np.unique(inside, return_inverse=True, return_counts=True)
-            keys += [-count[domain], where]
+            # What counts of a rack is what stands on the same fabric: a rack may have machines on two. 64 bits hold
+            # three places of a million each.
+            inside = inside * (int(where.max()) + 2) + where
+            ordered = np.sort(inside)
+            keys += [np.searchsorted(ordered, inside) - np.searchsorted(ordered, inside, side="right"), where]
     return np.asarray(machines[np.lexsort((machines, *reversed(keys)))])
 
 
@@ -35,31 +40,24 @@ def workers_of(ask: Ask, found: Found, first_rank: int) -> tuple[Rank, ...]:
     topology, shape = ask.topology, found.shape
     machines = in_rank_order(topology, found.machines)
     slots = gpu_slots(ask, machines, shape.gpus)
-    rows = machines[:, None]
-    columns = zip(
-        machines.tolist(),
-        topology.ids[machines].tolist(),
-        topology.gpu_index[rows, slots].tolist(),
-        topology.gpu_id[rows, slots].tolist(),
-        _each(ask.cpu_needed(shape.gpus), machines),
-        _each(ask.memory_needed(shape.gpus), machines),
-        ports_of(ask, machines, found.fabric),
-        strict=True,
-    )
+    rows, every = machines[:, None], machines.tolist()
     return tuple(
-        Rank(
-            rank=rank,
-            group=ask.index,
-            machine=machine,
-            machine_id=machine_id,
-            machine_name=topology.names[machine],
-            gpus=tuple(gpus),
-            gpu_ids=tuple(gpu_ids),
-            cpu_millicores=cores,
-            memory_bytes=size,
-            ports=ports,
+        starmap(
+            Rank,
+            zip(
+                count(first_rank),
+                repeat(ask.index),
+                every,
+                topology.ids[machines].tolist(),
+                [topology.names[machine] for machine in every],
+                map(tuple, topology.gpu_index[rows, slots].tolist()),
+                map(tuple, topology.gpu_id[rows, slots].tolist()),
+                _each(ask.cpu_needed(shape.gpus), machines),
+                _each(ask.memory_needed(shape.gpus), machines),
+                ports_of(ask, every, found.fabric),
+                strict=False,  # the first two have no end
+            ),
         )
-        for rank, (machine, machine_id, gpus, gpu_ids, cores, size, ports) in enumerate(columns, first_rank)
     )
 
 
@@ -71,11 +69,20 @@ def _each(amount: "int | Longs", machines: Longs) -> list[int]:
     return shares
 
 
-def ports_of(ask: Ask, machines: Longs, fabric: int) -> list[tuple[str, ...]]:
-    """Per machine the ports for NCCL_IB_HCA: up, on this fabric and at least `min_gbps`; without `min_gbps` the
-    machine's fastest class of such ports."""
+def ports_of(ask: Ask, machines: Sequence[int], fabric: int) -> list[tuple[str, ...]]:
+    """Per machine the ports for NCCL_IB_HCA on this fabric: looked up once for each machine, as long as ports stay."""
     if fabric == UNKNOWN:
-        return [()] * machines.size
+        return [()] * len(machines)
+    known: dict[int, tuple[str, ...]] = ask.topology.remember((PORTS_USED, fabric, ask.min_gbps), dict)
+    new = [machine for machine in machines if machine not in known]
+    if new:
+        known.update(zip(new, _ports_of(ask, np.array(new), fabric), strict=True))
+    return [known[machine] for machine in machines]
+
+
+def _ports_of(ask: Ask, machines: Longs, fabric: int) -> list[tuple[str, ...]]:
+    """Those that are up, on this fabric and at least `min_gbps`; without `min_gbps` the machine's fastest class of
+    such ports."""
     ports = ask.topology.ports
     owner, rows = ports_at(ports, machines)
     fits = ports.up[rows] & (ports.fabric[rows] == fabric) & (ports.gbps[rows] >= ask.min_gbps)

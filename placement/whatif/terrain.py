@@ -13,6 +13,7 @@ import numpy as np
 
 from placement.arrays import Ints, Longs, read_only
 from placement.columns import FASTEST_PORTS, PORTS_DOWN
+from placement.ranks import PORTS_USED
 from placement.request import Level
 from placement.rules import Rule
 from placement.topology import (
@@ -42,7 +43,7 @@ _WORKED_OUT = (
 """Cached properties of `Topology`."""
 
 _BY_PORT_STATE: frozenset[Rule | str] = frozenset(
-    {Rule.PORT_DOWN, Rule.PORT_SLOW, Rule.NO_FABRIC, PORTS_DOWN, FASTEST_PORTS}
+    {Rule.PORT_DOWN, Rule.PORT_SLOW, Rule.NO_FABRIC, PORTS_DOWN, FASTEST_PORTS, PORTS_USED}
 )
 _BY_FABRIC: frozenset[Rule | str] = _BY_PORT_STATE | {Rule.PORT_NO_FABRIC}
 
