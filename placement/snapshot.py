@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 GPU_PRESENT, GPU_HELD, GPU_SUSPECT, GPU_FAULTY = 1, 2, 4, 8
 """Bits of `Snapshot.gpu_state`; 0: no GPU in that slot."""
 
+EMPTIED = "emptied"
+"""Under this name a topology remembers its cluster without any run, all of it repaired."""
+
 FREE_HEALTHY = GPU_PRESENT
 FREE_SUSPECT = GPU_PRESENT | GPU_SUSPECT
 
@@ -71,20 +74,25 @@ class Snapshot:
 
     def emptied(self, *, repaired: bool) -> "Snapshot":
         """The cluster without any run; with `repaired` also with every machine ready, every GPU and port sound."""
-        lost = GPU_HELD | (GPU_SUSPECT | GPU_FAULTY if repaired else 0)
-        gpu_state = self.gpu_state & np.uint8(0xFF ^ lost)
-        topology = self.topology.repaired if repaired else self.topology
-        state = topology.remember(("all ready",), self._all_ready) if repaired else self.state
+        if repaired:
+            return self.topology.remember((EMPTIED,), self._emptied_and_repaired)
         return from_gpu_state(
-            topology,
-            state=state,
-            gpu_state=gpu_state,
-            cpu_free=topology.cpu_total,
-            memory_free=topology.memory_total,
+            self.topology,
+            state=self.state,
+            gpu_state=self.gpu_state & np.uint8(0xFF ^ GPU_HELD),
+            cpu_free=self.topology.cpu_total,
+            memory_free=self.topology.memory_total,
         )
 
-    def _all_ready(self) -> Bytes:
-        return np.full_like(self.state, MachineState.READY)
+    def _emptied_and_repaired(self) -> "Snapshot":
+        """Follows from the topology alone: what is left of a GPU's state is that it is there."""
+        return from_gpu_state(
+            self.topology.repaired,
+            state=np.full_like(self.state, MachineState.READY),
+            gpu_state=self.gpu_state & np.uint8(GPU_PRESENT),
+            cpu_free=self.topology.cpu_total,
+            memory_free=self.topology.memory_total,
+        )
 
     def _hold(self, holds: Iterable[Hold], *, taken: bool) -> "Snapshot":
         where = locate(self.topology, holds)

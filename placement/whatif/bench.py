@@ -147,14 +147,20 @@ def frees_enough(case: Case, code: Code, alone: MachineOutcome) -> bool:
     one, other = case.refusal.outcome, alone
     if len(_ON_PORTS & {code, *(made.code for made in case.changes)}) > 1:
         return True
-    refused = one.bits & other.bits & ~_ASKED_TWICE
+    opened = (one.bits & other.bits & ~_ASKED_TWICE) == 0
     needed = min(one.shape.machines, other.shape.machines)
-    if np.count_nonzero(refused == 0) < needed:
+    if np.count_nonzero(opened) < needed:
         return False
-    asks = (one.ask, other.ask)
-    levels = _still_shared(*asks) if needed > 1 else frozenset()
-    found = (slots_of(ask, levels, ask.kinds if "fabric" in levels else (), refused == 0) for ask in asks)
+    levels = _still_shared(one.ask, other.ask) if needed > 1 else frozenset()
+    asks = (one.ask,) if _count_alike(one.ask, other.ask) else (one.ask, other.ask)
+    found = (slots_of(ask, levels, ask.kinds if "fabric" in levels else (), opened) for ask in asks)
     return any((slots.counts >= needed).any() for slots in found)
+
+
+def _count_alike(one: Ask, other: Ask) -> bool:
+    """Whether both find the same slots among the same machines: all that `slots_of` reads of them is the same."""
+    read = [(ask.kinds, ask.min_gbps, ask.group.keep_within, ask.group.spread) for ask in (one, other)]
+    return one.topology is other.topology and read[0] == read[1]
 
 
 def _still_shared(one: Ask, other: Ask) -> frozenset[Level]:

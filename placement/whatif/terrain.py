@@ -16,6 +16,7 @@ from placement.columns import FASTEST_PORTS, PORTS_DOWN
 from placement.ranks import PORTS_USED
 from placement.request import Level
 from placement.rules import Rule
+from placement.snapshot import EMPTIED
 from placement.topology import (
     NO_PORT,
     Grouping,
@@ -96,6 +97,7 @@ def _derived(
     topology: Topology, kept: Iterable[str], forgotten: AbstractSet[Rule | str], **changed: Any
 ) -> Topology:
     """A copy with these fields changed; what is remembered of `forgotten` (rules, or by name) depends on them."""
+    forgotten = forgotten | {EMPTIED}
     remembered = {
         key: known
         for key, known in dict(topology._remembered).items()

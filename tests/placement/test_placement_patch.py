@@ -4,15 +4,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from placement import GpuFacts, MachineFacts, MachineState, PortFacts, Snapshot, build_snapshot
+from placement import (
+    GpuFacts,
+    MachineFacts,
+    MachineState,
+    PortFacts,
+    Request,
+    Snapshot,
+    build_snapshot,
+    place,
+)
 from placement.build import tables_of_facts
 from placement.patch import patched
+from placement.record import answer_digest
+from placement.whatif.machines import PortLift
 from tests.placement.drawing import machines
 from tests.placement.same import assert_same
-from tests.placement.strategies import STORAGE, clusters, machine
+from tests.placement.strategies import STORAGE, clusters, machine, requests
 
 CLUSTER = """
 gpu-01  H100 ....|....  ib:ib-ax8    rack=r1  label=zone:a
@@ -52,6 +63,7 @@ def changes(draw: st.DrawFn) -> tuple[list[MachineFacts], list[MachineFacts], se
     return before, stay, gone
 
 
+@settings(deadline=None)
 @given(changes(), st.sampled_from([STORAGE, frozenset(), frozenset({"ib-a"})]))
 @example(([], [], set()), frozenset())
 def test_patching_is_building_anew(change, storage):
@@ -65,6 +77,40 @@ def test_patching_is_building_anew(change, storage):
 
     assert_same(result, build_snapshot(now.values(), storage_fabrics=storage))
     assert_same(base, build_snapshot(before, storage_fabrics=STORAGE))
+
+
+def said(snapshot: Snapshot, request: Request) -> tuple[str, str]:
+    """What the engine answers on the cluster, and on it without runs and repaired."""
+    empty = snapshot.emptied(repaired=True)
+    return answer_digest(place(snapshot, request)), answer_digest(place(empty, request))
+
+
+@settings(deadline=None)
+@given(changes(), requests())
+def test_what_is_remembered_of_a_cluster_is_not_said_of_the_changed_one(change, request):
+    before, changed, gone = change
+    base = build_snapshot(before, storage_fabrics=STORAGE)
+    first = said(base, request)
+    now = {each.name: each for each in before if each.name not in gone} | {
+        each.name: each for each in changed
+    }
+
+    result = patched(base, tables_of_facts(changed), gone=gone, storage_fabrics=STORAGE)
+
+    assert said(result, request) == said(build_snapshot(now.values(), storage_fabrics=STORAGE), request)
+    assert said(base, request) == first
+
+
+@settings(deadline=None)
+@given(clusters(), requests())
+def test_what_is_remembered_of_ports_that_are_down_is_not_said_once_they_are_up(before, request):
+    base = build_snapshot(before, storage_fabrics=STORAGE)
+    said(base, request)
+    up = [replace(each, ports=tuple(replace(port, up=True) for port in each.ports)) for each in before]
+
+    mended = PortLift().everywhere(base, np.arange(len(before)))
+
+    assert said(mended, request) == said(build_snapshot(up, storage_fabrics=STORAGE), request)
 
 
 def test_what_runs_take_and_leave_keeps_the_topology_with_all_it_remembers():

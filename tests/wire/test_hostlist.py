@@ -1,7 +1,7 @@
 """Slurm's hostlists, written and read."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wire.hostlist import HostlistError, compress, expand
@@ -56,6 +56,7 @@ def test_what_is_no_hostlist_is_refused(hostlist):
         expand(hostlist)
 
 
+@settings(deadline=None)
 @given(HOSTS)
 def test_round_trip(hosts):
     assert list(expand(compress(hosts))) == hosts

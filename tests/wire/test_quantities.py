@@ -1,7 +1,7 @@
 """Sizes and durations, read and written."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wire.quantities import QuantityError, format_duration, format_size, parse_duration, parse_size
@@ -117,6 +117,7 @@ def test_format_duration(seconds, text):
     assert format_duration(seconds) == text
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**6))
 def test_whole_gibibytes_and_hours_come_back(number):
     assert parse_size(f"{number}G") == number * 2**30
