@@ -184,7 +184,7 @@ class Cycle:
             return Refused("order", refusal, request)
         if self._policy_is_why(job, snapshot, request):
             if request.over_cap:
-                self._ledger.keep(job, self._running.values())
+                self._ledger.keep(job, self._running.values(), self._now + STOPPING_SECONDS)
             return Refused("policy", refusal, request)
         return self._waits_for_room(job, snapshot, request, refusal)
 

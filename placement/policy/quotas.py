@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import inf, isinf
 
 import numpy as np
 
@@ -83,26 +84,28 @@ class Ledger:
             occupied=occupied,
         )
 
-    def keep(self, job: Job, running: Iterable[Running]) -> None:
+    def keep(self, job: Job, running: Iterable[Running], stopped_at: float) -> None:
         """Keeps what the workspace may use of the job's pools for it: else later, smaller ones would take it forever.
 
-        A job that asks for more than the caps allow keeps nothing.
+        A job that asks for more than the caps allow keeps nothing. `stopped_at`: when those that leave have ended.
         """
         pools = pools_of(job.request, self._topology)
         caps = [self._share(job.workspace, pool).cap for pool in pools]
         if any(cap is None for cap in caps) or sum(cap or 0 for cap in caps) < job.gpus:
             return
-        until = self._room_at(job, pools, [run for run in running if run.workspace == job.workspace])
+        own = [(_end(run, stopped_at), run) for run in running if run.workspace == job.workspace]
+        until = self._room_at(job, pools, own)
         for pool in pools:
             self._kept.setdefault((job.workspace, pool), Kept(job.key, until))
 
-    def _room_at(self, job: Job, pools: Iterable[str], own: Iterable[Running]) -> float | None:
-        """When so many of the workspace's own runs have ended that its caps leave room for the job."""
+    def _room_at(self, job: Job, pools: Iterable[str], own: Iterable[tuple[float, Running]]) -> float | None:
+        """When so many of the workspace's own runs, each told with its end, have ended that its caps leave room for
+        the job."""
         room = sum(self._cap_room(job.workspace, pool) for pool in pools)
-        for run in sorted(own, key=lambda run: (run.holding.ends_at is None, run.holding.ends_at or 0.0)):
+        for end, run in sorted(own, key=lambda each: each[0]):
             room += sum(self.gpus_in(pool, run) for pool in pools)
             if room >= job.gpus:
-                return run.holding.ends_at
+                return None if isinf(end) else end
         return None
 
     def kept_from(self, job: Job, now: float) -> dict[str, Kept]:
@@ -218,6 +221,12 @@ class Ledger:
     def _pool(self, row: int) -> str:
         pool = int(self._topology.pool[row])
         return "" if pool == UNKNOWN else self._topology.pools[pool]
+
+
+def _end(run: Running, stopped_at: float) -> float:
+    """When the run has ended at the latest; inf: it has no time limit."""
+    limit = inf if run.holding.ends_at is None else run.holding.ends_at
+    return min(limit, stopped_at) if run.leaving else limit
 
 
 def pools_of(request: Request, topology: Topology) -> frozenset[str]:

@@ -363,6 +363,20 @@ def test_what_another_has_claimed_is_no_room_for_a_second_preemptor():
     assert (said[1].making_room, said[2].making_room) == (True, False)
 
 
+def test_who_is_being_stopped_for_one_run_is_stopped_for_no_other():
+    """One cheap run and a dear one: the second preemptor gets the dear one or, where there is none, nothing."""
+    cheap = running(90, "gpu-01", preemptible=True, started_at=NOW - HOUR)
+    dear = running(91, "gpu-02", preemptible=True, started_at=NOW - 2 * HOUR)
+    drawing = """
+        gpu-01  H100 ########
+        gpu-02  H100 ########
+    """
+    jobs = [job(number, 8, priority=6 - number) for number in (1, 2, 3)]
+    said = passed(cycle(drawing, jobs, [cheap, dear]))
+    stopped = [found.victims if (found := said[number].preemption) else () for number in (1, 2, 3)]
+    assert stopped == [(90,), (91,), ()]
+
+
 # --- Workers that start on their own ----------------------------------------------------------------
 
 
@@ -397,6 +411,14 @@ def test_what_is_left_of_a_cap_is_kept_for_the_first_run_that_waits_for_it():
 
     assert told(said) == {1: "policy", 2: "order", 3: "placed on gpu-03", 4: "placed on gpu-04"}
     assert (said[2].behind, said[2].quota_kept) == ((1,), True)
+
+
+def test_what_is_left_of_a_cap_is_kept_until_the_run_that_is_being_stopped_is_gone():
+    """It would end in an hour, but is being stopped: job 2 would still run when job 1 can start."""
+    shares = {(1, "h100"): Share(cap=24)}
+    runs = [running(90, "gpu-01", ends=NOW + HOUR, leaving=True), running(91, "gpu-02", ends=NOW + 2 * HOUR)]
+    jobs = [job(1, 16), job(2, 8, limit_seconds=HOUR / 2)]
+    assert told(passed(cycle(TWO_FREE_TWO_BUSY, jobs, runs, shares=shares))) == {1: "policy", 2: "order"}
 
 
 def test_a_run_larger_than_its_cap_keeps_nothing_from_the_others():
