@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from placement import (
     GpuFacts,
+    GroupRequest,
     MachineFacts,
     MachineState,
     PortFacts,
@@ -21,6 +22,7 @@ from placement.build import tables_of_facts
 from placement.patch import patched
 from placement.record import answer_digest
 from placement.whatif.machines import PortLift
+from placement.whatif.terrain import with_rack
 from tests.placement.drawing import machines
 from tests.placement.same import assert_same
 from tests.placement.strategies import STORAGE, clusters, machine, requests
@@ -101,16 +103,19 @@ def test_what_is_remembered_of_a_cluster_is_not_said_of_the_changed_one(change, 
     assert said(base, request) == first
 
 
-@settings(deadline=None)
-@given(clusters(), requests())
-def test_what_is_remembered_of_ports_that_are_down_is_not_said_once_they_are_up(before, request):
-    base = build_snapshot(before, storage_fabrics=STORAGE)
-    said(base, request)
-    up = [replace(each, ports=tuple(replace(port, up=True) for port in each.ports)) for each in before]
+def test_what_is_remembered_of_a_cluster_is_not_said_once_its_ports_are_up_or_its_machine_labelled():
+    ports = FACTS["gpu-01"].ports
+    broken = replace(FACTS["gpu-01"], ports=(replace(ports[0], up=False), *ports[1:]), rack=None)
+    base = build_snapshot([broken, FACTS["gpu-02"]])
+    group = GroupRequest(gpus=8, machines=1, interconnect="infiniband")
+    assert len(place(base, Request((group,))).ranks[0].ports) == 7
+    assert base.emptied(repaired=True).topology.rack.tolist() == [-1, 0]
 
-    mended = PortLift().everywhere(base, np.arange(len(before)))
+    mended = PortLift().everywhere(base, np.arange(2))
+    labelled = replace(base, topology=with_rack(base.topology, np.array([0]), np.array([0])))
 
-    assert said(mended, request) == said(build_snapshot(up, storage_fabrics=STORAGE), request)
+    assert len(place(mended, Request((group,))).ranks[0].ports) == 8
+    assert labelled.emptied(repaired=True).topology.rack.tolist() == [0, 0]
 
 
 def test_what_runs_take_and_leave_keeps_the_topology_with_all_it_remembers():
