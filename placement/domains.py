@@ -11,11 +11,11 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from placement.arrays import Bools, Ints, Longs, lengths, starts
+from placement.arrays import UNKNOWN, Bools, Ints, Longs, lengths, starts
 from placement.ask import Ask
 from placement.request import Level
 from placement.shapes import Shape
-from placement.topology import INFINIBAND, ROCE, Grouping
+from placement.topology import INFINIBAND, ROCE, Grouping, Topology
 
 WIDTHS = {
     "lemon": 8,
@@ -129,10 +129,11 @@ def _keys(ask: Ask, shape: Shape, usable: Bools) -> Longs:
     whole = free == (topology.gpus_total[machines] - snapshot.faulty[machines])
     left_over = free - shape.gpus
     broken = whole & (left_over > 0)
-    suspects = np.maximum(shape.gpus - ask.gpus.free_healthy[machines], 0)
+    # What is usable with `healthy_only` has healthy ones enough.
+    healthy_only = ask.group.healthy_only
+    suspects = 0 if healthy_only else np.maximum(shape.gpus - ask.gpus.free_healthy[machines], 0)
     if shape.gpus:
-        filler = np.bincount(topology.own_rack[machines[whole]], minlength=topology.racks_and_alone)
-        filler = filler[topology.own_rack[machines]]
+        filler = _whole_in_rack(topology, machines, whole)
     else:
         filler = (snapshot.cpu_free[machines] - ask.cpu_needed(0)) // 1000
     return _pack(
@@ -144,6 +145,13 @@ def _keys(ask: Ask, shape: Shape, usable: Bools) -> Longs:
         without_image=_without_image(ask, machines),
         machine=machines,
     )
+
+
+def _whole_in_rack(topology: Topology, machines: Longs, whole: Bools) -> Longs:
+    """Per machine, how many of these in its rack are wholly free; one without a rack is in one of its own."""
+    rack = topology.rack[machines]
+    counts = np.bincount(rack[whole] + 1, minlength=len(topology.racks) + 1)
+    return np.where(rack == UNKNOWN, whole, counts[rack + 1])
 
 
 def _part(keys: Longs, name: str) -> Longs:
