@@ -1,7 +1,7 @@
 """Pools: which machines belong together, and which workspaces may use them, up to where. Owners make them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -72,15 +72,14 @@ def pool_find(cluster: Cluster, name: str, *, path: str) -> Pool:
 
 def pool_data(pool: Pool) -> dict[str, Any]:
     """All of it, for owners: it names workspaces."""
+    shares = {slug: asdict(share) for slug, share in shares_of(pool).items()}
+    return {"name": pool.slug, "title": pool.name, "workspaces": shares}
+
+
+def shares_of(pool: Pool) -> dict[str, Share]:
+    """The workspaces that may use it, by slug, in their order. `pool` as `pools_of` loads it."""
     access = sorted(pool.workspace_access.all(), key=lambda each: each.workspace.slug)
-    return {
-        "name": pool.slug,
-        "title": pool.name,
-        "workspaces": {
-            each.workspace.slug: {"gpu_cap": each.gpu_cap, "guaranteed_gpus": each.guaranteed_gpus}
-            for each in access
-        },
-    }
+    return {each.workspace.slug: Share(each.gpu_cap, each.guaranteed_gpus) for each in access}
 
 
 @transaction.atomic

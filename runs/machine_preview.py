@@ -7,7 +7,6 @@ is pure: the snapshot patched with them, the pass's own cycle on both, and the g
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from django.db import transaction
 
@@ -17,13 +16,13 @@ from placement import Request, Snapshot
 from placement.patch import patched
 from placement.phrases import and_list, plural
 from placement.place import fits
-from placement.policy import Patient, Placed, Refused
+from placement.policy import Decision, Patient, Placed, Refused
 from placement.sharing import Gang, Split, splits
 from placement.words import placement_sentence
 from runs.explaining.moments import names_words
 from runs.models import Assignment, Run, RunAttempt
 from runs.reasons import SOMEBODY_S_RUN
-from runs.scheduling.planning import plan_load, waiting_runs
+from runs.scheduling.planning import Plan, plan_load, waiting_runs
 from runs.scheduling.request import request_base
 from runs.scheduling.rows import rows_load
 from runs.scheduling.snapshot import cluster_snapshot
@@ -32,6 +31,9 @@ from wire.spec import SpecErrors, validate_document
 
 RUNS_TRIED = 100
 """Of the runs that wait, so many are tried: the first ones of the queue."""
+
+OVER_SHOWN = 20
+"""Of the runs that a change leaves above what is allowed, so many are named."""
 
 PLACES = {"fabric": "fabric", "rack": "rack", "nvlink_domain": "NVLink domain"}
 
@@ -56,17 +58,28 @@ class Preview:
     """Have room now and would have none then."""
     splits: tuple[Told, ...] = ()
     """Run, and their machines would no longer share what they ask."""
+    over: tuple[Told, ...] = ()
+    """Run on what their workspace may not use, or not as its own, any more."""
     pass_no: int = 0
     waiting: int = 0
     """Runs of the queue; the first RUNS_TRIED of them were tried."""
 
     @property
     def affects(self) -> bool:
-        return bool(self.starts or self.could_start or self.waits or self.splits)
+        return bool(self.starts or self.could_start or self.waits or self.splits or self.over)
 
     @property
     def untried(self) -> int:
         return max(0, self.waiting - RUNS_TRIED)
+
+    @property
+    def over_shown(self) -> tuple[Told, ...]:
+        """A pool may have thousands of runs."""
+        return self.over[:OVER_SHOWN]
+
+    @property
+    def over_more(self) -> int:
+        return max(0, len(self.over) - OVER_SHOWN)
 
     @property
     def said(self) -> str:
@@ -76,6 +89,7 @@ class Preview:
             f"gives room to {plural(len(self.could_start), 'run')} behind others" if self.could_start else "",
             f"takes the room of {plural(len(self.waits), 'waiting run')}" if self.waits else "",
             f"splits {plural(len(self.splits), 'running gang')}" if self.splits else "",
+            f"leaves {plural(len(self.over), 'running run')} above what is allowed" if self.over else "",
         ]
         text = "; ".join(filter(None, parts)) or "no waiting or running run is affected"
         return f"{text[0].upper()}{text[1:]}."
@@ -110,13 +124,11 @@ def _preview(
     before, after = loaded.snapshot, _after(cluster.id, machines, loaded.snapshot, change)
     if after is before:  # placement does not see it
         return Preview(pass_no=cluster.pass_no)
-    naming = _Naming(frozenset(visible))
+    naming = Naming(frozenset(visible))
     torn = _torn(machines, before, after, naming)
-    now = database_now()
-    waiting = waiting_runs(cluster, now)
-    queue = _Queue(cluster, waiting[:RUNS_TRIED], loaded.names, now)
-    told = queue.told(before, after, naming)
-    return Preview(*told, torn, pass_no=cluster.pass_no, waiting=len(waiting))
+    queue = Queue(cluster, loaded.names)
+    told = queue.told(Side(before, queue.plan), Side(after, queue.plan), naming)
+    return Preview(*told, torn, pass_no=cluster.pass_no, waiting=queue.waiting)
 
 
 def _after(
@@ -130,7 +142,9 @@ def _after(
 
 
 @dataclass(frozen=True, slots=True)
-class _Naming:
+class Naming:
+    """What runs are called for a reader who may see these workspaces."""
+
     visible: frozenset[int]
 
     def of(self, run: Run) -> str:
@@ -140,41 +154,45 @@ class _Naming:
 # --- Runs that wait -----------------------------------------------------------------------------------
 
 
-class _Queue:
-    """The runs that wait, judged as a pass would judge them on either snapshot."""
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What a pass would judge: before the change, or after it."""
 
-    def __init__(self, cluster: Cluster, waiting: list[Run], names: Mapping[int, str], now: datetime) -> None:
-        self.cluster = cluster
-        self.now = now
-        self.runs = {run.id: run for run in waiting}
-        self.usage = usage_of(cluster, now)
-        self.plan = plan_load(cluster, waiting, names, now)
+    snapshot: Snapshot
+    plan: Plan
+
+    def with_room(self) -> set[int]:
+        """Runs that have room, each taken alone and whatever its quota."""
+        return {job.key for job in self.plan.jobs if fits(self.snapshot, job.request)}
+
+
+class Queue:
+    """The runs that wait, judged as a pass would judge them on either side."""
+
+    def __init__(self, cluster: Cluster, names: Mapping[int, str]) -> None:
+        """`names`: machine id → name."""
+        self.now = database_now()
+        waiting = waiting_runs(cluster, self.now)
+        self.waiting = len(waiting)
+        """More than are tried, where there are more than RUNS_TRIED."""
+        self.runs = {run.id: run for run in waiting[:RUNS_TRIED]}
+        self.usage = usage_of(cluster, self.now)
+        self.plan = plan_load(cluster, waiting[:RUNS_TRIED], names, self.now)
 
     def told(
-        self, before: Snapshot, after: Snapshot, naming: _Naming
+        self, before: Side, after: Side, naming: Naming
     ) -> tuple[tuple[Told, ...], tuple[Told, ...], tuple[Told, ...]]:
         """Those that start, those that could, those that no longer could."""
-        room_now, room_then = self._with_room(before), self._with_room(after)
+        room_now, room_then = before.with_room(), after.with_room()
         if room_now == room_then:
             return (), (), ()
-        placed_now, placed_then = self._judged(before), self._judged(after)
-        started = {key for key, each in placed_now.items() if isinstance(each, Placed)}
-        starts, could = [], []
-        for key, decision in placed_then.items():
-            if isinstance(decision, Placed) and key not in started:
-                starts.append(self._told(key, naming, placement_sentence(decision.placement.as_headline())))
-            elif not isinstance(decision, Placed) and key in room_then - room_now:
-                could.append(self._told(key, naming, self._behind_words(decision, naming)))
-        lost = [self._told(key, naming, "could no longer start") for key in sorted(room_now - room_then)]
-        return _once(starts), _once(could), _once(lost)
+        placed_now, placed_then = self.judged(before), self.judged(after)
+        starts, could = self.gains(placed_now, placed_then, room_then - room_now, naming)
+        return starts, could, self.losses(room_now - room_then, naming)
 
-    def _with_room(self, snapshot: Snapshot) -> set[int]:
-        """Runs that have room, each taken alone."""
-        return {job.key for job in self.plan.jobs if fits(snapshot, job.request)}
-
-    def _judged(self, snapshot: Snapshot) -> dict[int, Placed | Patient | Refused]:
+    def judged(self, side: Side) -> dict[int, Decision]:
         """What a pass would decide, in its order."""
-        cycle = self.plan.cycle(snapshot, self.usage, self.now)
+        cycle = side.plan.cycle(side.snapshot, self.usage, self.now)
         decided = {}
         for job in cycle.order():
             decided[job.key] = decision = cycle.judge(job)
@@ -182,11 +200,34 @@ class _Queue:
                 cycle.took(job, decision.placement)
         return decided
 
-    def _told(self, key: int, naming: _Naming, text: str) -> Told:
+    def gains(
+        self,
+        now: Mapping[int, Decision],
+        then: Mapping[int, Decision],
+        more_room: Collection[int],
+        naming: Naming,
+    ) -> tuple[tuple[Told, ...], tuple[Told, ...]]:
+        """Those that start, and of those that have `more_room` the ones that do not."""
+        started = {key for key, each in now.items() if isinstance(each, Placed)}
+        starts, could = [], []
+        for key, decision in then.items():
+            if isinstance(decision, Placed):
+                if key not in started:
+                    starts.append(
+                        self._told(key, naming, placement_sentence(decision.placement.as_headline()))
+                    )
+            elif key in more_room:
+                could.append(self._told(key, naming, self._behind_words(decision, naming)))
+        return told_once(starts), told_once(could)
+
+    def losses(self, keys: Collection[int], naming: Naming) -> tuple[Told, ...]:
+        return told_once([self._told(key, naming, "could no longer start") for key in sorted(keys)])
+
+    def _told(self, key: int, naming: Naming, text: str) -> Told:
         run = self.runs[key]
         return Told(run, naming.of(run), text)
 
-    def _behind_words(self, decision: Patient | Refused, naming: _Naming) -> str:
+    def _behind_words(self, decision: Patient | Refused, naming: Naming) -> str:
         if isinstance(decision, Patient):
             return "would have room then, and wait for a better network"
         if decision.kind == "policy":
@@ -197,7 +238,7 @@ class _Queue:
         return "could then start, but runs before it in the queue take the room"
 
 
-def _once(told: Iterable[Told]) -> tuple[Told, ...]:
+def told_once(told: Iterable[Told]) -> tuple[Told, ...]:
     """Workers that start on their own wait one by one, under the name of their run: it is told once."""
     return tuple({each.run.shown_id: each for each in reversed(list(told))}.values())[::-1]
 
@@ -205,7 +246,7 @@ def _once(told: Iterable[Told]) -> tuple[Told, ...]:
 # --- Gangs that run -----------------------------------------------------------------------------------
 
 
-def _torn(machines: Collection[int], before: Snapshot, after: Snapshot, naming: _Naming) -> tuple[Told, ...]:
+def _torn(machines: Collection[int], before: Snapshot, after: Snapshot, naming: Naming) -> tuple[Told, ...]:
     attempts = RunAttempt.objects.filter(assignments__machine__in=machines, assignments__gone_at=None)
     runs = {run.id: run for run in Run.objects.filter(attempts__in=attempts).distinct()}
     torn = {split.gang.key: split for split in splits(before, after, _gangs(attempts, runs))}

@@ -1,10 +1,13 @@
-"""What there is in the pools of a cluster: machines, and GPUs that a run could be given."""
+"""What there is in the pools of a cluster: machines, and GPUs that a run could be given; who may use them, in words."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from machines.models import Cluster
+from machines.pools import Share
+from placement.phrases import plural
 from placement.snapshot import GPU_FAULTY, GPU_HELD, GPU_PRESENT
 from runs.scheduling.snapshot import cluster_snapshot
 
@@ -32,3 +35,13 @@ def pool_sizes(cluster: Cluster) -> dict[str, PoolSize]:
         pool: PoolSize(*numbers)
         for pool, numbers in zip(topology.pools, zip(*counts, strict=True), strict=True)
     }
+
+
+def shares_words(workspaces: Mapping[str, Share]) -> str:
+    """`vision (64 GPUs at most, 8 guaranteed), audio`; `none`."""
+    told = []
+    for slug, share in sorted(workspaces.items()):
+        limits = [f"{plural(share.gpu_cap, 'GPU')} at most"] if share.gpu_cap is not None else []
+        limits += [f"{share.guaranteed_gpus:,} guaranteed"] if share.guaranteed_gpus else []
+        told.append(f"{slug} ({', '.join(limits)})" if limits else slug)
+    return ", ".join(told) or "none"

@@ -49,7 +49,10 @@ def foresight_of(preview: Preview, facts: str) -> dict[str, Any]:
     would_start = [told.name for told in (*preview.starts, *preview.could_start)]
     would_wait = [told.name for told in preview.waits]
     splits = [f"{told.name} {told.text}." for told in preview.splits]
-    text = " ".join([facts, _consequence(would_start, would_wait), *splits])
+    above = [f"{told.name} {told.text}." for told in preview.over_shown]
+    if preview.over_more:
+        above.append(f"So would {plural(preview.over_more, 'other running run')}.")
+    text = " ".join([facts, _consequence(would_start, would_wait), *splits, *above])
     return {"text": text, "would_start": would_start, "would_wait": would_wait}
 
 

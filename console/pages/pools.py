@@ -24,14 +24,15 @@ from machines.pools import (
     machines_move,
     pool_change,
     pool_create,
-    pool_data,
     pool_get,
     pool_remove,
     pools_of,
+    shares_of,
 )
-from placement.phrases import and_list, plural
-from runs.machine_preview import machines_preview
-from runs.pool_use import PoolSize, pool_sizes
+from placement.phrases import and_list
+from runs.machine_preview import Preview, machines_preview
+from runs.pool_preview import pool_preview
+from runs.pool_use import PoolSize, pool_sizes, shares_words
 from tenancy.models import Workspace
 from tenancy.roles import Permission
 from wire.names import shown
@@ -76,7 +77,10 @@ def pools_page(request: HttpRequest, organization: str, cluster: str) -> HttpRes
         "section": "machines",
         "view": "pools",
         "filters": Filters(),
-        "rows": [PoolRow(each, sizes.get(each.slug, PoolSize()), _who(each)) for each in pools_of(here)],
+        "rows": [
+            PoolRow(each, sizes.get(each.slug, PoolSize()), shares_words(shares_of(each)))
+            for each in pools_of(here)
+        ],
         "form": form,
     }
     return render(request, "pools/list.html", context, status=422 if form.wrong else 200)
@@ -85,7 +89,10 @@ def pools_page(request: HttpRequest, organization: str, cluster: str) -> HttpRes
 @page
 @require_http_methods(["GET", "HEAD", "POST"])
 def pool_page(request: HttpRequest, organization: str, cluster: str, pool: str) -> HttpResponse:
-    """One pool: its machines for operators; its name, its workspaces and its end for owners."""
+    """One pool: its machines for operators; its name, its workspaces and its end for owners.
+
+    A change that affects runs is asked back for once, unless the form shows its preview already.
+    """
     need = Permission.OWN if request.method == "POST" else Permission.OPERATE_MACHINES
     scope, found = _found(request, organization, cluster, pool, need)
     form = _edit_form(found)
@@ -95,14 +102,47 @@ def pool_page(request: HttpRequest, organization: str, cluster: str, pool: str) 
     if "remove" in post:
         return _removed(request, scope, found, form)
     try:
-        name = typed(post, "name")
-        pool_change(
-            pool=found, actor=scope.actor, name=name, title=typed(post, "title"), workspaces=_shares(post)
-        )
+        change = _PoolEdit(scope, found, typed(post, "name"), typed(post, "title"), _shares(post))
+        if post.get("seen") != change.mark and (preview := change.preview()).affects:
+            asked = replace(form.filled(post), submit="Save anyway")
+            return _shown(request, scope, found, {"form": asked, "change": preview, "mark": change.mark})
+        change.save()
     except (Invalid, Conflict) as error:
         return _shown(request, scope, found, {"form": _refused(form.filled(post), error)}, status=422)
-    messages.success(request, f"Pool {name} is changed. What runs there goes on.")
-    return redirect(_address(scope, name))
+    messages.success(request, f"Pool {change.name} is changed. What runs there goes on.")
+    return redirect(_address(scope, change.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _PoolEdit:
+    """A pool as somebody wants it."""
+
+    scope: Scope
+    pool: Pool
+    name: str
+    title: str
+    workspaces: dict[str, Share]
+
+    @property
+    def mark(self) -> str:
+        """The same for the same shares: only they concern runs."""
+        told = (
+            f"{slug} {'' if each.gpu_cap is None else each.gpu_cap} {each.guaranteed_gpus}"
+            for slug, each in sorted(self.workspaces.items())
+        )
+        return ", ".join(told)
+
+    def save(self) -> None:
+        pool_change(
+            pool=self.pool,
+            actor=self.scope.actor,
+            name=self.name,
+            title=self.title,
+            workspaces=self.workspaces,
+        )
+
+    def preview(self) -> Preview:
+        return pool_preview(self.pool, self.save, visible={each.id for each in self.scope.workspaces})
 
 
 def _removed(request: HttpRequest, scope: Scope, pool: Pool, form: Form) -> HttpResponse:
@@ -185,16 +225,6 @@ def _address(scope: Scope, pool: str = "") -> str:
     return reverse("pool", args=[*place, pool]) if pool else reverse("pools", args=place)
 
 
-def _who(pool: Pool) -> str:
-    """`vision (64 GPUs at most, 8 guaranteed), audio`."""
-    told = []
-    for slug, share in pool_data(pool)["workspaces"].items():
-        limits = [f"{plural(share['gpu_cap'], 'GPU')} at most"] if share["gpu_cap"] is not None else []
-        limits += [f"{share['guaranteed_gpus']:,} guaranteed"] if share["guaranteed_gpus"] else []
-        told.append(f"{slug} ({', '.join(limits)})" if limits else slug)
-    return ", ".join(told) or "none"
-
-
 # --- The form -----------------------------------------------------------------------------------------------
 
 
@@ -211,10 +241,10 @@ def _edit_form(pool: Pool) -> Form:
         *_share_fields(pool.cluster),
     )
     values = {"name": pool.slug, "title": pool.name}
-    for slug, share in pool_data(pool)["workspaces"].items():
-        cap = "" if share["gpu_cap"] is None else str(share["gpu_cap"])
+    for slug, share in shares_of(pool).items():
+        cap = "" if share.gpu_cap is None else str(share.gpu_cap)
         values |= {f"may-{slug}": "yes", f"cap-{slug}": cap}
-        values |= {f"guaranteed-{slug}": str(share["guaranteed_gpus"] or "")}
+        values |= {f"guaranteed-{slug}": str(share.guaranteed_gpus or "")}
     return Form("pool", "Save", fields).filled(values)
 
 

@@ -29,6 +29,23 @@ MOST_PREEMPTIONS = 32
 """Jobs per pass for which victims are looked for: each look asks the engine many times."""
 
 
+def place_within(
+    ledger: Ledger, job: Job, snapshot: Snapshot, request: Request
+) -> tuple[Request, Placement | Refusal]:
+    """Asks the engine until its answer keeps all quotas: a gang over several pools may pass one as a whole only.
+
+    `request`: the job's, as `ledger.closed` gives it at least.
+    """
+    while True:
+        outcome = place(snapshot, request)
+        if isinstance(outcome, Refusal):
+            return request, outcome
+        stricter = ledger.broken(job, request, outcome)
+        if stricter is None:
+            return request, outcome
+        request = stricter
+
+
 class Cycle:
     """The cluster as this pass sees it: what it places or promises is closed to the jobs that come after."""
 
@@ -94,7 +111,7 @@ class Cycle:
         if kept := self._ledger.kept_from(job, self._now):
             behind += tuple(dict.fromkeys(each.key for each in kept.values()))
         closed = replace(asked, over_cap=asked.over_cap | frozenset(kept)) if kept else asked
-        request, outcome = self._place(job, snapshot, closed)
+        request, outcome = place_within(self._ledger, job, snapshot, closed)
         if isinstance(outcome, Refusal) and kept and fits(snapshot, asked):
             return Refused("order", outcome, request, behind=behind, quota_kept=True)
         if isinstance(outcome, Refusal):
@@ -147,17 +164,6 @@ class Cycle:
         """Without what is claimed for jobs other than this one."""
         others = [hold for key, holds in self._claims.items() if key != but for hold in holds]
         return snapshot.held(others) if others else snapshot
-
-    def _place(self, job: Job, snapshot: Snapshot, request: Request) -> tuple[Request, Placement | Refusal]:
-        """Asks the engine until its answer keeps all quotas: a gang over several pools may pass one as a whole only."""
-        while True:
-            outcome = place(snapshot, request)
-            if isinstance(outcome, Refusal):
-                return request, outcome
-            stricter = self._ledger.broken(job, request, outcome)
-            if stricter is None:
-                return request, outcome
-            request = stricter
 
     def _patient(self, job: Job, snapshot: Snapshot, request: Request, found: Placement) -> Patient | None:
         since = self._now if job.patient_since is None else job.patient_since

@@ -47,12 +47,20 @@ class Plan:
         """`usage`: decayed GPU-seconds by workspace."""
         return Cycle(snapshot, self.jobs, self.running, self.shares, usage, now.timestamp(), self.memory)
 
+    def with_access(self, shares: Shares, pools: Mapping[int, frozenset[str]]) -> "Plan":
+        """The same runs, where other pools are open to them; both as `shares_load` gives them."""
+        jobs = tuple(
+            replace(job, request=replace(job.request, allowed_pools=pools.get(job.workspace, frozenset())))
+            for job in self.jobs
+        )
+        return replace(self, jobs=jobs, shares=shares)
+
 
 def plan_load(cluster: Cluster, waiting: Sequence[Run], names: Mapping[int, str], now: datetime) -> Plan:
     """A plan of these runs. `names`: machine id → name."""
     memory = memory_of(cluster.id)
     with memory.lock:
-        shares, pools = _shares(cluster)
+        shares, pools = shares_load(cluster)
         broken = _documents_read(waiting, memory)
         known = dict(memory.known)
         running = running_load(cluster, names, memory, now)
@@ -82,7 +90,7 @@ def plan_alone(cluster: Cluster, jobs: Sequence[Job], names: Mapping[int, str], 
     memory = memory_of(cluster.id)
     with memory.lock:
         running = running_load(cluster, names, memory, now)
-    return Plan(tuple(jobs), running, _shares(cluster)[0], Memory())
+    return Plan(tuple(jobs), running, shares_load(cluster)[0], Memory())
 
 
 def _lacking(cluster: Cluster, waiting: Sequence[Run], known: Mapping[int, Known]) -> dict[int, Reason]:
@@ -90,7 +98,7 @@ def _lacking(cluster: Cluster, waiting: Sequence[Run], known: Mapping[int, Known
     return stores_lacking(cluster.id, needs)
 
 
-def _shares(cluster: Cluster) -> tuple[dict[tuple[int, str], Share], Mapping[int, frozenset[str]]]:
+def shares_load(cluster: Cluster) -> tuple[dict[tuple[int, str], Share], Mapping[int, frozenset[str]]]:
     """Limits by workspace and pool where there are any, and the pools that each workspace may use."""
     rows = WorkspacePool.objects.filter(pool__cluster=cluster).values_list(
         "workspace_id", "pool__slug", "gpu_cap", "guaranteed_gpus"

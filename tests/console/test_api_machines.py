@@ -390,6 +390,23 @@ def test_a_pool_from_its_making_to_its_end(house, machines, owner, api):
     assert send(owner, "DELETE", f"{CLUSTER}/pools/slow").status_code == 204
 
 
+def test_what_a_change_of_a_pool_would_do(house, machines, owner):
+    factories.run_pending(house, "tune-9", document=factories.document_make("tune-9", gpus=8, machines=1))
+    pool = f"{CLUSTER}/pools/h100"
+    capped = {"spec": {"workspaces": {"vision": {"gpu_cap": 4}}}}
+    assert send(owner, "PATCH", f"{pool}?dry_run=true", capped).json() == {
+        "text": "h100 would be open to vision (4 GPUs at most) instead of vision. tune-9 could no longer start.",
+        "would_start": [],
+        "would_wait": ["tune-9"],
+    }
+    assert owner.get(pool).json()["spec"]["workspaces"] == {"vision": {"gpu_cap": None, "guaranteed_gpus": 0}}
+    named = send(owner, "PATCH", f"{pool}?dry_run=true", {"spec": {"title": "Fast"}}).json()
+    assert named["text"] == (
+        "h100 would be titled Fast. No run that waits would start, or wait longer, for it."
+    )
+    assert send(owner, "PATCH", f"{pool}?dry_run=true", {"metadata": {"name": "No"}}).status_code == 422
+
+
 def test_what_is_wrong_with_a_pool_is_told_at_its_place(house, owner):
     [empty] = owner.get(f"{CLUSTER}/pools").json()["items"]
     assert empty["status"] == {"machines": 0, "gpus_total": 0, "gpus_free": 0}

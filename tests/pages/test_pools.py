@@ -107,6 +107,23 @@ def test_machines_are_put_in_after_what_that_does_is_told(one_waits, ana):
     assert "1 machine, 8 of 8 GPUs free" in text(answer)
 
 
+def test_who_may_use_a_pool_is_changed_after_what_that_does_is_told(one_waits, ana):
+    closed = {"name": "h100", "title": "All"}
+    asked = text(ana.post(f"{POOLS}/h100", closed))
+    assert "What saving does, tried as of pass 18,204:" in asked
+    assert "<bdi>tune-9</bdi> could no longer start" in asked
+    assert "Save anyway</button>" in asked
+    assert 'value="All"' in asked
+    assert list(pool_data(Pool.objects.get(slug="h100"))["workspaces"]) == ["vision"]
+
+    # Another order than the one whose effects were told is asked back for, too.
+    capped = {**closed, "may-vision": "yes", "cap-vision": "4", "seen": ""}
+    assert "Save anyway</button>" in text(ana.post(f"{POOLS}/h100", capped))
+    answer = ana.post(f"{POOLS}/h100", {**capped, "seen": "vision 4 0"}, follow=True)
+    assert "Pool h100 is changed." in text(answer)
+    assert pool_data(Pool.objects.get(slug="h100"))["workspaces"]["vision"]["gpu_cap"] == 4
+
+
 @pytest.mark.parametrize(
     ("typed", "problem"),
     [
