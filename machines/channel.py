@@ -12,13 +12,16 @@ from django.utils import timezone
 
 from common.secrets import secret_digest
 from machines.inventory import inventory_store
-from machines.models import Machine, MachineCredential
+from machines.models import Machine, MachineCredential, ReplacedAgent
 from machines.services import machines_revise
 from machines.signals import cluster_changed
 from wire.agent_messages import Observed, SyncRequest
 
 TWO_AGENTS_HOLD = timedelta(seconds=60)
 """How long a machine gets no work and no starts after two living agents were last seen on its credential."""
+
+REPLACED_KEPT = timedelta(hours=1)
+"""How long a replaced agent is remembered: one that lives speaks twice a minute. The last one is never forgotten."""
 
 RIVALS = (
     "Two agents use the credential of this machine, so nothing is started on it. Was its disk copied to another "
@@ -65,8 +68,9 @@ def absence_counts(machine_id: int, request: SyncRequest) -> bool | None:
 
 def _overtaken(machine: Machine, request: SyncRequest) -> bool:
     """Whether a newer request, or a newer agent, was heard before."""
-    late = request.instance == machine.instance and request.sequence <= machine.sequence
-    return late or request.instance == machine.previous_instance
+    if request.instance == machine.instance:
+        return request.sequence <= machine.sequence
+    return ReplacedAgent.objects.filter(machine=machine, instance=request.instance).exists()
 
 
 @transaction.atomic
@@ -78,16 +82,18 @@ def sync_receive(machine_id: int, request: SyncRequest) -> Received:
     """
     machine = Machine.objects.select_for_update().get(id=machine_id)
     if _overtaken(machine, request):
-        rival = request.instance == machine.previous_instance
+        rival = request.instance != machine.instance
         if rival:
             _contest(machine)
         return Received(machine.desired_revision, machine.observed_digest, False, False, rival)
+    if request.instance != machine.instance:
+        _replaced_note(machine)
     digest = machine.observed_digest
     if request.observed is not None and request.digest != digest:
         _inventory_follow(machine, request, request.observed)
         digest = request.digest
     news = {
-        **_instance_fields(machine, request),
+        **_instance_fields(request),
         **_applied_fields(machine, request),
         "observed_digest": digest,
     }
@@ -108,8 +114,8 @@ def _inventory_follow(machine: Machine, request: SyncRequest, observed: Observed
     transaction.on_commit(lambda: _inventories.update({machine.id: (request.digest, mark)}))
 
 
-def _instance_fields(machine: Machine, request: SyncRequest) -> dict[str, Any]:
-    values: dict[str, Any] = {
+def _instance_fields(request: SyncRequest) -> dict[str, Any]:
+    return {
         "instance": request.instance,
         "sequence": request.sequence,
         "boot_id": request.boot_id,
@@ -119,9 +125,16 @@ def _instance_fields(machine: Machine, request: SyncRequest) -> dict[str, Any]:
         "simulated": request.simulated,
         "clock_skew": round(_skew(request)),
     }
-    if request.instance != machine.instance:
-        values["previous_instance"] = machine.instance
-    return values
+
+
+def _replaced_note(machine: Machine) -> None:
+    """Another agent speaks for the machine now. Of a restarted one nothing is heard again; of others it is, however
+    many take turns."""
+    if not machine.instance:
+        return
+    now = timezone.now()
+    ReplacedAgent.objects.filter(machine=machine, at__lt=now - REPLACED_KEPT).delete()
+    ReplacedAgent.objects.create(machine=machine, instance=machine.instance, at=now)
 
 
 def _skew(request: SyncRequest) -> float:

@@ -1,5 +1,6 @@
 """Clusters, pools and machines: what there is to place runs on."""
 
+from machines.models.agents import ReplacedAgent
 from machines.models.core import (
     Cluster,
     DataVolume,
@@ -32,5 +33,6 @@ __all__ = [
     "MachineLabel",
     "Pool",
     "RdmaPort",
+    "ReplacedAgent",
     "WorkspacePool",
 ]

@@ -129,7 +129,7 @@ class Machine(models.Model):
 
     # The channel.
     instance = models.CharField(max_length=64, blank=True)
-    previous_instance = models.CharField(max_length=64, blank=True)
+    """Of the agent that counts: the last one that began to speak. Those before it: `ReplacedAgent`."""
     sequence = models.BigIntegerField(default=-1)
     observed_digest = models.CharField(max_length=64, blank=True)
     desired_revision = models.BigIntegerField(default=1)

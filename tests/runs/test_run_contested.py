@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from machines.channel import sync_receive, two_agents_forget
-from machines.models import Machine
+from machines.models import Machine, ReplacedAgent
 from runs.explanations import explanation_of
 from runs.models import Run
 from runs.scheduling.passes import cluster_pass
@@ -60,3 +60,34 @@ def test_nothing_is_placed_while_two_agents_are_heard_and_a_while_after(house):
     again = Machine.objects.get()
     assert (again.state, again.version) == ("ready", contested.version + 1)
     assert state_of(run) == "Starting"
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_agents_that_speak_in_strict_turns_are_told_however_many_they_are(house, count):
+    machine = make.machine_make(house, "gpu-01")
+    for number in range(count):
+        heard(machine, f"agent-{number}", 1)
+        assert Machine.objects.get().state == "ready"  # as after restarts of one agent
+    heard(machine, "agent-0", 2)
+    assert Machine.objects.get().state == "contested"
+
+
+def test_an_agent_that_restarts_again_and_again_is_one(house):
+    machine = make.machine_make(house, "gpu-01")
+    for number in range(5):
+        heard(machine, f"start-{number}", 1)
+        heard(machine, f"start-{number}", 2)
+    assert Machine.objects.get().state == "ready"
+
+
+def test_of_the_agents_replaced_long_ago_only_the_last_is_remembered(house):
+    machine = make.machine_make(house, "gpu-01")
+    for number in range(3):
+        heard(machine, f"start-{number}", 1)
+    ReplacedAgent.objects.update(at=timezone.now() - timedelta(hours=2))
+    heard(machine, "start-2", 2)
+    assert list(ReplacedAgent.objects.values_list("instance", flat=True)) == ["start-0", "start-1"]
+    heard(machine, "start-3", 1)
+    assert [each.instance for each in ReplacedAgent.objects.all()] == ["start-2"]
+    heard(machine, "start-2", 3)
+    assert Machine.objects.get().state == "contested"
