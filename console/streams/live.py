@@ -6,7 +6,6 @@ A run's stream with `?logs=true` also says when its workers have printed somethi
 import asyncio
 import contextlib
 import re
-import time
 
 from django.db.models import F
 
@@ -14,7 +13,7 @@ from common.errors import NotFound
 from console.streams import http
 from console.streams.database import in_thread
 from console.streams.hub import hub
-from console.streams.who import actor_find
+from console.streams.who import RIGHTS_SECONDS, Rights, actor_find
 from runs.models import Assignment, Run
 from tenancy.access import workspace_grants
 from tenancy.models import Workspace
@@ -23,8 +22,8 @@ from tenancy.roles import Permission
 PATH = re.compile(r"^/live/(runs|workspaces)/(\d{1,18})$")
 EVENTS = {"runs": ("run", "run"), "workspaces": ("workspace", "runs")}
 """Address → key of the hub, name of the event."""
-RIGHTS_SECONDS = 30
-"""How long rights are believed."""
+LOOK_SECONDS = RIGHTS_SECONDS / 2
+"""How long nothing is said at most."""
 TOGETHER_SECONDS = 0.1
 """Changes within this time are one event."""
 
@@ -52,24 +51,17 @@ def _address(scope: http.Scope) -> tuple[str, int]:
 
 async def _events(scope: http.Scope, kind: str, number: int, send: http.Send, *, logs: bool) -> None:
     key, name = EVENTS[kind]
-    checked = time.monotonic()
+    rights = Rights(lambda: _require(scope, kind, number))
     with hub.listen(f"{key}:{number}") as event, Printed() as printed:
         await _send(send, ": hello\n\n")
         moved = True
         while True:
             if logs and moved:
                 printed.listen(await in_thread(_log_keys, number))
-            moved, lines = await http.wait_any((event, printed.event), RIGHTS_SECONDS / 2)
-            if hub.closing:
+            moved, lines = await http.wait_any((event, printed.event), LOOK_SECONDS)
+            if hub.closing or not await rights.last():
                 await _end(send)
                 return
-            if time.monotonic() - checked > RIGHTS_SECONDS:
-                try:
-                    await in_thread(_require, scope, kind, number)
-                except http.HttpError:
-                    await _end(send)
-                    return
-                checked = time.monotonic()
             await _send(send, _told((name, moved), ("log", lines)))
             await asyncio.sleep(TOGETHER_SECONDS)
 

@@ -9,7 +9,7 @@ from console.numbers import number_read
 from console.streams import http
 from console.streams.database import in_thread
 from console.streams.hub import hub
-from console.streams.who import reader_workspace
+from console.streams.who import Rights, reader_workspace
 from runs.explaining.moments import moment_read
 from runs.logs import Piece, log_complete, log_first_offset, log_pieces, log_since_offset, log_tail_offset
 from runs.models import Assignment, Worker
@@ -36,6 +36,8 @@ class Asked:
     since: datetime | None
     offset: int | None
     follow: bool
+    head: bool
+    """Of the answer no more than its headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,13 @@ class Source:
 async def app(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
     try:
         asked = await in_thread(_asked, scope)
-        await http.until_gone(receive, _stream(asked, send))
+        await http.until_gone(receive, _stream(asked, rights_asked(scope, PATH), send))
     except http.HttpError as error:
         await http.answer_error(send, error)
 
 
-async def _stream(asked: Asked, send: http.Send) -> None:
-    source = await _source(asked)
+async def _stream(asked: Asked, rights: Rights, send: http.Send) -> None:
+    source = await _source(asked, rights)
     if source is None:
         await http.answer(send, 200, b"", "text/plain; charset=utf-8", x_log_offset="0")
         return
@@ -69,23 +71,24 @@ async def _stream(asked: Asked, send: http.Send) -> None:
         x_accel_buffering="no",
         x_content_type_options="nosniff",
     )
-    await _send_from(source, asked, send)
+    if not asked.head:
+        await _send_from(source, asked, rights, send)
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _source(asked: Asked) -> Source | None:
+async def _source(asked: Asked, rights: Rights) -> Source | None:
     """The log asked for; with `follow` it is waited for until the worker has one or its run is over."""
     while True:
         source, over = await in_thread(_find, asked)
-        if source is not None or over or not asked.follow or hub.closing:
+        if source is not None or over or not asked.follow or hub.closing or not await rights.last():
             return source
         await asyncio.sleep(1)
 
 
-async def _send_from(source: Source, asked: Asked, send: http.Send) -> None:
+async def _send_from(source: Source, asked: Asked, rights: Rights, send: http.Send) -> None:
     position = source.start
     with hub.listen(f"log:{source.assignment_id}") as event:
-        while True:
+        while await rights.last():
             over = await in_thread(_over, source.assignment_id)
             pieces = await in_thread(_read, source.assignment_id, position, asked.offset is None)
             for piece in pieces:
@@ -97,6 +100,11 @@ async def _send_from(source: Source, asked: Asked, send: http.Send) -> None:
             if over or at_gap or not asked.follow or hub.closing:
                 return
             await http.wait(event, LOOK_AGAIN_SECONDS)
+
+
+def rights_asked(scope: http.Scope, path: re.Pattern[str]) -> Rights:
+    """Those that `place_asked` has just looked at."""
+    return Rights(lambda: place_asked(scope, path))
 
 
 def place_asked(scope: http.Scope, path: re.Pattern[str]) -> tuple[Workspace, str]:
@@ -123,6 +131,7 @@ def _asked(scope: http.Scope) -> Asked:
         since=_since(params.get("since")),
         offset=number_asked(params, "offset", low=0),
         follow=_flag(params, "follow") and scope["method"] == "GET",
+        head=scope["method"] == "HEAD",
     )
 
 

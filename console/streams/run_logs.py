@@ -4,13 +4,15 @@ import re
 
 from console.streams import http
 from console.streams.database import in_thread
-from console.streams.logs import number_asked, place_asked
+from console.streams.logs import number_asked, place_asked, rights_asked
+from console.streams.who import Rights
 from runs.log_lines import log_sources
 from runs.merged_log import MergedLog
 from runs.models import Run
 
 PATH = re.compile(r"^/api/v1/o/([-\w]+)/w/([-\w]+)/runs/([^/]+)/logs$")
 PARAMETERS = ("attempt",)
+NO_LONGER = b"[The log goes on, but you may not read it any more.]\n"
 
 
 async def app(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
@@ -23,16 +25,22 @@ async def app(scope: http.Scope, receive: http.Receive, send: http.Send) -> None
             x_accel_buffering="no",
             x_content_type_options="nosniff",
         )
-        await http.until_gone(receive, _stream(log, send))
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await http.until_gone(receive, _stream(log, rights_asked(scope, PATH), send))
     except http.HttpError as error:
         await http.answer_error(send, error)
 
 
-async def _stream(log: MergedLog, send: http.Send) -> None:
+async def _stream(log: MergedLog, rights: Rights, send: http.Send) -> None:
     """The next part is read when the client has taken the one before."""
-    while (part := await in_thread(log.read)) is not None:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+    while await rights.last():
+        part = await in_thread(log.read)
+        await send({"type": "http.response.body", "body": part or b"", "more_body": part is not None})
+        if part is None:
+            return
+    await send({"type": "http.response.body", "body": NO_LONGER})
 
 
 def _asked(scope: http.Scope) -> MergedLog:

@@ -1,5 +1,7 @@
-"""Who asks for a stream: a bearer token or a browser session. Runs in a database thread."""
+"""Who asks for a stream: a bearer token or a browser session. All but `Rights` runs in a database thread."""
 
+import time
+from collections.abc import Callable
 from importlib import import_module
 from io import BytesIO
 
@@ -8,11 +10,35 @@ from django.contrib.auth import get_user
 from django.core.handlers.asgi import ASGIRequest
 
 from common.errors import DomainError, NotFound
+from console.streams.database import in_thread
 from console.streams.http import HttpError, Scope, header
 from tenancy.access import Actor, workspace_for
 from tenancy.authentication import bearer_of, token_find
 from tenancy.models import User, Workspace
 from tenancy.roles import Permission
+
+RIGHTS_SECONDS = 30
+"""How long rights are believed."""
+
+
+class Rights:
+    """The rights to read a stream that may last for hours: looked at again as it goes on."""
+
+    def __init__(self, check: Callable[[], object]) -> None:
+        """`check` raises HttpError when they are gone; it has just been called."""
+        self._check = check
+        self._checked = time.monotonic()
+
+    async def last(self) -> bool:
+        """Whether they are still there, as of RIGHTS_SECONDS ago at most."""
+        if time.monotonic() - self._checked <= RIGHTS_SECONDS:
+            return True
+        try:
+            await in_thread(self._check)
+        except HttpError:
+            return False
+        self._checked = time.monotonic()
+        return True
 
 
 def actor_find(scope: Scope) -> Actor:

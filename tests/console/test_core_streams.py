@@ -9,7 +9,7 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from console.streams import live, logs
+from console.streams import live, logs, who
 from console.streams.database import in_thread
 from console.streams.hub import hub
 from machines.silence import machine_mark_unreachable
@@ -375,7 +375,8 @@ def test_a_live_page_of_a_stranger_is_not_found(house, solo):
 
 
 def test_a_live_page_ends_when_the_right_to_read_is_gone(house, solo, monkeypatch):
-    monkeypatch.setattr(live, "RIGHTS_SECONDS", 0.2)
+    monkeypatch.setattr(who, "RIGHTS_SECONDS", 0.2)
+    monkeypatch.setattr(live, "LOOK_SECONDS", 0.1)
     headers = bearer(house, house.vic)
 
     async def work(_client):
@@ -385,3 +386,31 @@ def test_a_live_page_ends_when_the_right_to_read_is_gone(house, solo, monkeypatc
             await stream.over()
 
     in_console(work)
+
+
+def test_a_followed_log_ends_when_the_right_to_read_is_gone(house, worker, monkeypatch):
+    monkeypatch.setattr(who, "RIGHTS_SECONDS", 0.2)
+    monkeypatch.setattr(logs, "LOOK_AGAIN_SECONDS", 0.1)
+    factories.log_write(worker, b"before\n")
+    headers = bearer(house, house.vic)
+
+    async def work(_client):
+        async with Stream(f"{LOGS}?follow=true", headers).opened() as stream:
+            await stream.shows(b"before")
+            await in_thread(lambda: Membership.objects.filter(user=house.vic).delete())
+            await stream.over()
+            await in_thread(factories.log_write, worker, b"after\n")
+        return stream.body
+
+    assert in_console(work) == b"before\n"
+
+
+def test_a_head_of_a_log_reads_none_of_it(worker, token, monkeypatch):
+    factories.log_write(worker, b"words\n")
+    monkeypatch.setattr(logs, "log_pieces", None)
+
+    async def work(client):
+        return await client.head(LOGS, headers=token)
+
+    answer = in_console(work)
+    assert (answer.status_code, answer.headers["x-log-offset"], answer.content) == (200, "0", b"")

@@ -2,8 +2,10 @@
 
 import pytest
 
+from console.streams import who
 from runs import merged_log
 from runs.models import LogChunk
+from tenancy.models import Membership
 from tenancy.services import token_create
 from tests import factories as make
 from tests.support.console import in_console
@@ -98,3 +100,25 @@ def test_a_stranger_reads_nothing(pair, house):
 
     assert in_console(lambda client: client.get(address, headers=headers)).status_code == 404
     assert in_console(lambda client: client.get(address)).status_code == 401
+
+
+def test_a_head_reads_nothing(pair, ask, monkeypatch):
+    make.log_write(pair[0], b"words\n")
+    monkeypatch.setattr(merged_log.MergedLog, "read", None)
+    assert ask("ddp-resnet50/logs", "HEAD") == (200, "")
+
+
+def test_who_may_no_longer_read_is_told_so_in_the_middle(pair, house, ask, monkeypatch):
+    for _ in range(3):
+        make.log_write(pair[0], b"words\n")
+    monkeypatch.setattr(merged_log, "PIECES", 1)
+    monkeypatch.setattr(who, "RIGHTS_SECONDS", -1)
+    read = merged_log.MergedLog.read
+
+    def read_and_leave(log):
+        Membership.objects.filter(user=house.vic).delete()
+        return read(log)
+
+    monkeypatch.setattr(merged_log.MergedLog, "read", read_and_leave)
+    words = "[The log goes on, but you may not read it any more.]\n"
+    assert ask("ddp-resnet50/logs") == (200, f"ddp-resnet50-0 | words\n{words}")
