@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from astra import INTERRUPTED
-from astra.commands import control, login, logs, machines, runs, show, submit, token, validate
+from astra.commands import control, login, logs, machines, metrics, runs, show, submit, token, validate
 from astra.errors import AstraError
 
 BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
@@ -86,6 +86,6 @@ def _root(
 
 
 login.register(app)
-for group in (submit, runs, show, logs, control, validate, machines, token):
+for group in (submit, runs, show, logs, metrics, control, validate, machines, token):
     group.register(astraeus)
 app.add_typer(astraeus, name="astraeus")

@@ -137,6 +137,10 @@ class Client:
     def run_events(self, run: str) -> Iterator[Any]:
         return self._pages(self._runs(run, "events"))
 
+    def run_metrics(self, run: str, filters: Filters | None = None) -> Iterator[Any]:
+        """A series for each metric and worker. Filters: name and worker (several), from_step, points."""
+        return self._pages(self._runs(run, "metrics"), filters)
+
     # --- Workers -----------------------------------------------------------------------------------
 
     def worker_get(self, worker: str) -> Any:

@@ -83,6 +83,30 @@ def event_lines(events: Sequence[Any]) -> list[str]:
     return table(rows, state_column=2)
 
 
+def metric_lines(series: Sequence[Any]) -> list[str]:
+    """Of each series: how many samples, over which steps, first, last, lowest and highest value."""
+    heads = ("NAME", "WORKER", "SAMPLES", "STEPS", "FIRST", "LAST", "LOW", "HIGH")
+    return table([heads, *(_metric_row(each) for each in series)])
+
+
+def _metric_row(series: Any) -> tuple[str, ...]:
+    samples = get(series, "samples") or [{}]
+    first, last = samples[0], samples[-1]
+    return (
+        word(series, "name"),
+        word(series, "worker"),
+        word(series, "count"),
+        f"{word(first, 'step')}-{word(last, 'step')}",
+        *(_value(get(*place)) for place in ((first, "value"), (last, "value"))),
+        *(_value(get(series, place)) for place in ("low", "high")),
+    )
+
+
+def _value(number: Any) -> str:
+    """Six digits, as on the run's page; what was NaN or infinite is `-`."""
+    return f"{number:.6g}" if isinstance(number, int | float) else "-"
+
+
 def _clock(value: Any) -> str:
     time = parse_time(value)
     return word({"at": value}, "at") if time is None else f"{time.astimezone():%Y-%m-%d %H:%M:%S}"

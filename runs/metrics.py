@@ -15,6 +15,7 @@ LONGEST_LINE = 1024
 MOST_SAMPLES = 50_000
 """Of a run, over all its attempts: later ones are not kept."""
 _PAIR = re.compile(r"([A-Za-z_][\w./-]{0,63})=(\S{1,40})", re.ASCII)
+LARGEST_STEP = 10**15 - 1
 _STEP = re.compile(r"[0-9]{1,15}")
 
 Sample = tuple[str, int, float]

@@ -111,6 +111,23 @@ class EventAnswer(BaseModel):
     text: str
 
 
+class SampleAnswer(BaseModel):
+    step: int
+    value: float | None = Field(description="Null: NaN or infinite.")
+
+
+class MetricAnswer(BaseModel):
+    """What a worker told of one metric in its newest attempt."""
+
+    name: str
+    worker: str
+    attempt: int
+    count: int = Field(description="Samples before they were thinned.")
+    low: float | None = Field(description="The lowest of all its finite values; null: there is none.")
+    high: float | None = Field(description="The highest.")
+    samples: list[SampleAnswer] = Field(description="By step.")
+
+
 class MachineMetadata(BaseModel):
     name: str
     labels: Labels

@@ -37,14 +37,14 @@ def flag(request: Request, name: str) -> bool:
     return value == "true"
 
 
-def number(request: Request, name: str, default: int, most: int) -> int:
-    """A parameter that is a number from 1 to `most`."""
+def number(request: Request, name: str, default: int, most: int, *, least: int = 1) -> int:
+    """A parameter that is a number from `least` to `most`."""
     value = request.query_params.get(name)
     if value is None:
         return default
     found = number_read(value, most)
-    if not found:
-        raise bad_parameter(name, f"`{name}` must be a number from 1 to {most}.")
+    if found is None or found < least:
+        raise bad_parameter(name, f"`{name}` must be a number from {least} to {most}.")
     return found
 
 

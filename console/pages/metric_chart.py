@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import OuterRef, Q, Subquery
-
 from console.pages.scope import Scope
-from runs.metrics import MOST_SAMPLES
-from runs.models import MetricSample, Run, RunAttempt
+from runs.metric_series import Points, run_series, thinned
+from runs.models import Run
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 200, 64, 24, 12
 FRAME = {
@@ -26,8 +24,6 @@ MOST_CHARTS = 12
 MOST_LINES = 16
 MOST_ROWS = 50
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
-
-Points = list[tuple[int, float]]
 
 
 @dataclass(frozen=True)
@@ -57,12 +53,9 @@ class Chart:
 
 def run_charts(run: Run) -> list[Chart]:
     """Of the run's newest attempt, by name."""
-    samples = MetricSample.objects.filter(_newest(run)).order_by("name", "assignment__worker__rank", "step")
     series: dict[str, dict[str, Points]] = {}
-    for name, worker, step, value in samples.values_list("name", "assignment__worker__name", "step", "value")[
-        :MOST_SAMPLES
-    ]:
-        series.setdefault(name, {}).setdefault(worker, []).append((step, value))
+    for each in run_series(run):
+        series.setdefault(each.name, {})[each.worker] = each.points
     return [_chart(name, of_workers) for name, of_workers in list(series.items())[:MOST_CHARTS]]
 
 
@@ -71,18 +64,9 @@ def metrics_context(run: Run, scope: Scope) -> dict[str, Any]:
     return {"charts": run_charts(run), "run": run, "scope": scope, "frame": FRAME}
 
 
-def _newest(run: Run) -> Q:
-    """Workers that start on their own have attempts of their own."""
-    newest = RunAttempt.objects.filter(run=OuterRef("assignment__attempt__run")).order_by("-number")
-    return Q(
-        assignment__attempt__run__in=Run.objects.family(run.id),
-        assignment__attempt=Subquery(newest.values("id")[:1]),
-    )
-
-
 def _chart(name: str, of_workers: dict[str, Points]) -> Chart:
     workers = tuple(of_workers)[:MOST_LINES]
-    drawn = {worker: _thinned(of_workers[worker]) for worker in workers}
+    drawn = {worker: thinned(of_workers[worker], MOST_POINTS) for worker in workers}
     values = [value for points in drawn.values() for _, value in points if math.isfinite(value)]
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
     steps = [step for points in drawn.values() for step, _ in points]
@@ -103,11 +87,6 @@ def _chart(name: str, of_workers: dict[str, Points]) -> Chart:
         said=f"{name} from {_text(low)} to {_text(high)} over steps {first} to {last}",
         left_out=len(of_workers) - len(workers),
     )
-
-
-def _thinned(points: Points) -> Points:
-    every = -(-len(points) // MOST_POINTS)
-    return points if every <= 1 else [*points[:-1:every], points[-1]]
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ class FakeConsole:
         """Of each worker the newest attempt."""
         self.logs: dict[tuple[str, int], Log] = {}
         self.events: dict[str, list[Any]] = {}
+        self.metrics: dict[str, list[Any]] = {}
         self.explanations: dict[str, Any] = {}
         self.machines: dict[str, dict[str, Any]] = {}
         self.seen: list[Seen] = []
@@ -186,6 +187,8 @@ class FakeConsole:
             self.runs[name]["status"]["state"] = "Stopping"
         if rest == ["events"]:
             return 200, {"items": self.events.get(name, []), "next": None}, {}
+        if rest == ["metrics"]:
+            return 200, {"items": self.metrics.get(name, []), "next": None}, {}
         if rest == ["explanation"]:
             return 200, self.explanations[name], {}
         return 200, self.runs[name], {}

@@ -213,3 +213,49 @@ def test_events(astra, console):
         "2026-03-01 14:03:07  0        Pending   Submitted by ops",
         "2026-03-01 14:03:09  1        Starting  Placed on 2 machines",
     ]
+
+
+def test_metrics(astra, console):
+    console.add_run("ddp")
+    console.metrics["ddp"] = [
+        series("ddp-0", 0.125, 6.9078123, {0: 6.9078123, 300: 0.125}),
+        series("ddp-1", None, None, {50: None}),
+    ]
+    result = astra("astraeus", "metrics", "ddp", "--name", "loss", "--worker", "ddp-0", "--from-step", "0")
+    assert result.stdout.splitlines() == [
+        "NAME  WORKER  SAMPLES  STEPS  FIRST    LAST   LOW    HIGH",
+        "loss  ddp-0   2        0-300  6.90781  0.125  0.125  6.90781",
+        "loss  ddp-1   1        50-50  -        -      -      -",
+    ]
+    assert console.seen[-1].query == {"name": "loss", "worker": "ddp-0", "from_step": "0", "points": "2"}
+
+
+def series(worker, low, high, values):
+    samples = [{"step": step, "value": value} for step, value in values.items()]
+    return {
+        "name": "loss",
+        "worker": worker,
+        "attempt": 1,
+        "count": len(samples),
+        "low": low,
+        "high": high,
+        "samples": samples,
+    }
+
+
+def test_metrics_for_programs(astra, console):
+    console.add_run("ddp")
+    console.metrics["ddp"] = [series("ddp-0", 1.5, 1.5, {50: 1.5}), series("ddp-1", None, None, {50: None})]
+    whole = astra("astraeus", "metrics", "ddp", "-o", "json")
+    assert json.loads(whole.stdout) == {"items": console.metrics["ddp"]}
+    assert console.seen[-1].query == {}
+    assert astra("astraeus", "metrics", "ddp", "-o", "name", "--points", "5").stdout == "loss\n"
+    assert console.seen[-1].query == {"points": "5"}
+
+
+def test_a_run_that_told_no_metrics(astra, console):
+    console.add_run("ddp")
+    told = astra("astraeus", "metrics", "ddp")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert told.stderr.startswith("No metrics of ddp yet.")
+    assert astra("astraeus", "metrics", "none").exit_code == 3

@@ -29,6 +29,7 @@ OPERATIONS = {
     ("POST", f"{W}/runs/<str:run>/restart"): WRITE,
     ("GET", f"{W}/runs/<str:run>/workers"): READ,
     ("GET", f"{W}/runs/<str:run>/events"): READ,
+    ("GET", f"{W}/runs/<str:run>/metrics"): READ,
     ("GET", f"{W}/runs/<str:run>/explanation"): READ,
     ("GET", f"{W}/workers/<str:worker>"): READ,
     ("GET", f"{W}/workers/<str:worker>/events"): READ,
