@@ -191,10 +191,15 @@ def conflict_of(workspace: Workspace, submission: Submission, *, but: Run | None
 
 
 @transaction.atomic
-def run_stop(*, run: Run, actor: Actor) -> None:
-    """Stops its workers (stop signal, grace, SIGKILL), or takes it from the queue. Ended runs stay as they are."""
-    if _want(run, Wanted.STOP, actor):
+def run_stop(*, run: Run, actor: Actor) -> bool:
+    """Stops its workers (stop signal, grace, SIGKILL), or takes it from the queue. Ended runs stay as they are.
+
+    False when there was nothing to do: it has ended, or was to stop already.
+    """
+    changed = _want(run, Wanted.STOP, actor)
+    if changed:
         run_audit(run, actor, "stop")
+    return changed
 
 
 @transaction.atomic

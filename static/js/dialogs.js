@@ -20,6 +20,18 @@
     return document.importNode(form, true);
   }
 
+  async function ask(address) {
+    const form = await question(address).catch(() => null);
+    if (!form) {
+      location.assign(address);
+      return;
+    }
+    dialog.replaceChildren(form);
+    htmx.process(form);
+    dialog.showModal();
+    form.querySelector("[data-focus]")?.focus();
+  }
+
   document.addEventListener("click", async (event) => {
     if (event.target.closest("dialog [data-cancel]") && dialog.open) {
       event.preventDefault();
@@ -29,15 +41,15 @@
     const link = event.target.closest("a[data-dialog]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
     event.preventDefault();
-    const form = await question(link.href).catch(() => null);
-    if (!form) {
-      location.assign(link.href);
-      return;
-    }
-    dialog.replaceChildren(form);
-    htmx.process(form);
+    await ask(link.href);
     link.closest("details.menu")?.removeAttribute("open");
-    dialog.showModal();
-    form.querySelector("[data-focus]")?.focus();
+  });
+
+  /* A form that leads to a question: what was chosen in it goes along in the address. */
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (!form.matches("form[data-dialog]")) return;
+    event.preventDefault();
+    ask(`${form.action}?${new URLSearchParams(new FormData(form))}`);
   });
 })();

@@ -4,6 +4,7 @@
 (() => {
   const STORE = "astraeus.keys";
   const PREFIX_MS = 1200;
+  const TYPED = "input:not([type=checkbox]), textarea, select, [contenteditable]"; /* where keys are text */
   const help = document.getElementById("help");
   const box = document.getElementById("keys-on");
   let prefixedAt = 0;
@@ -19,7 +20,8 @@
   function step(by) {
     const links = [...document.querySelectorAll("a.row-link")];
     if (!links.length) return;
-    const index = links.indexOf(document.activeElement);
+    const here = document.activeElement;
+    const index = links.indexOf(here.closest("tr")?.querySelector("a.row-link") || here);
     const next = index < 0 ? (by > 0 ? 0 : links.length - 1) : index + by;
     links[Math.min(Math.max(next, 0), links.length - 1)].focus();
   }
@@ -92,7 +94,7 @@
       return;
     }
     if (!on() || document.querySelector("dialog[open]")) return;
-    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    if (event.target.closest(TYPED)) return;
     const prefixed = Date.now() - prefixedAt < PREFIX_MS;
     const action = (prefixed && AFTER_G[event.key]) || KEYS[event.key] || ownAction(event.key);
     if (!action) return;
