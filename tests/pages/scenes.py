@@ -1,5 +1,7 @@
 """A cluster with a bit of everything, for the tests that look at whole pages."""
 
+from collections.abc import Callable
+
 from runs.models import Run
 from runs.scheduling.passes import cluster_pass
 from tests import factories as make
@@ -15,10 +17,13 @@ LOG = (
 )
 
 
-def busy_cluster(house: make.House) -> dict[str, Run]:
-    """Runs by name: one that waits and is explained, one that starts, one that runs, one that failed."""
+def busy_cluster(house: make.House, named: Callable[[str], str] = str) -> dict[str, Run]:
+    """Runs by name: one that waits and is explained, one that starts, one that runs, one that failed.
+
+    `named` gives runs, machines and what the workspace stores another name than they have here.
+    """
     machines = {
-        name: make.machine_make(house, name, rack=rack, **more)
+        name: make.machine_make(house, named(name), rack=rack, **more)
         for name, rack, more in (
             ("gpu-01", "r1", {}),
             ("gpu-02", "r1", {}),
@@ -30,21 +35,21 @@ def busy_cluster(house: make.House) -> dict[str, Run]:
     }
     make.stores_make(house)
     runs = {}
-    running = make.run_pending(house, "llm-7")
+    running = make.run_pending(house, named("llm-7"))
     make.queued_ago(running, hours=2)
     attempt = make.run_place(house, running, [machines["gpu-02"], machines["gpu-03"]])
     runs["llm-7"] = make.run_start(attempt)
     make.log_write(attempt.assignments.order_by("worker__rank")[0], LOG)
-    single = make.document_make("eval-3", gpus=8, machines=1)
-    failed = make.run_pending(house, "eval-3", by=house.ana, document=single)
+    single = make.document_make(named("eval-3"), gpus=8, machines=1)
+    failed = make.run_pending(house, named("eval-3"), by=house.ana, document=single)
     lost = make.run_place(house, failed, [machines["gpu-01"]])
     make.run_start(lost)
     runs["eval-3"] = make.run_fail(lost, code=137)
-    small = make.document_make("tune-9", gpus=4, machines=1)
-    starting = make.run_pending(house, "tune-9", document=small)
+    small = make.document_make(named("tune-9"), gpus=4, machines=1)
+    starting = make.run_pending(house, named("tune-9"), document=small)
     make.run_place(house, starting, [machines["gpu-04"]], gpus=4)
     runs["tune-9"] = starting
-    runs["ddp-resnet50"] = make.run_pending(house)
+    runs["ddp-resnet50"] = make.run_pending(house, named("ddp-resnet50"))
     make.queued_ago(runs["ddp-resnet50"], minutes=12)
     cluster_pass(house.cluster.id)
     for run in runs.values():
