@@ -116,7 +116,8 @@ class Cycle:
             return Refused("order", outcome, request, behind=behind, quota_kept=True)
         if isinstance(outcome, Refusal):
             return replace(self._refused(job, snapshot, request, outcome), behind=behind)
-        if patient := self._patient(job, snapshot, request, outcome):
+        # Who had others stopped doesn't leave their machines idle to wait for better ones.
+        if not claimed and (patient := self._patient(job, snapshot, request, outcome)):
             return replace(patient, behind=behind)
         return Placed(outcome, request, behind)
 

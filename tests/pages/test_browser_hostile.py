@@ -43,7 +43,12 @@ def test_nothing_hostile_does_anything_on_any_page(house, browse):
     hostile.hostile_cluster(house)
     page = browse(house.ana, viewport={"width": 390, "height": 844})
     dialogs = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog):
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     found = {}
     for address in [hostile.address_of(each) for each in (*PAGES, *MORE)]:
         answer = page.goto(address)

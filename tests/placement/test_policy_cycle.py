@@ -338,6 +338,19 @@ def test_while_the_victims_end_nobody_else_is_stopped_and_their_gpus_go_to_nobod
     assert told(passed(freed)) == {2: "fit", 1: "placed on gpu-01"}
 
 
+def test_who_had_others_stopped_starts_where_they_were_and_waits_for_no_better_place():
+    drawing = """
+        gpu-01  H100 ........  ib:ib-a rack=r1
+        gpu-02  H100 ########  ib:ib-a rack=r1
+        gpu-03  H100 ........  ib:ib-a rack=r2
+    """
+    freed = tuple(Hold(name, tuple(range(8)), 96_000, 0) for name in ("gpu-01", "gpu-03"))
+    patient = job(1, 16, priority=5, patience_seconds=600.0)
+    assert told(passed(cycle(drawing, [patient], [running(90, "gpu-02")]))) == {1: "patient"}
+    claiming = replace(patient, claims=freed)
+    assert told(passed(cycle(drawing, [claiming], [running(90, "gpu-02")]))) == {1: "placed on gpu-01 gpu-03"}
+
+
 def test_a_claim_that_no_longer_helps_is_given_up():
     """gpu-01 was cordoned after its run had been asked to leave."""
     drawing = """
