@@ -291,7 +291,6 @@
         previous: () => this.finder.hitGo(-1),
       };
       for (const [name, action] of Object.entries(actions)) {
-        this.button(name).hidden = false;
         this.button(name).addEventListener("click", action);
       }
       if (matchMedia(NARROW).matches) this.wrap();
@@ -313,7 +312,6 @@
     }
 
     formListen(form) {
-      form.hidden = false;
       form.addEventListener("submit", (event) => {
         event.preventDefault();
         const text = form.querySelector("input").value;

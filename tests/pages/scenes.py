@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from runs.models import Run
+from runs.models import Assignment, MetricSample, Run
 from runs.scheduling.passes import cluster_pass
 from tests import factories as make
 
@@ -55,3 +55,13 @@ def busy_cluster(house: make.House, named: Callable[[str], str] = str) -> dict[s
     for run in runs.values():
         run.refresh_from_db()
     return runs
+
+
+def metrics_draw(run: Run) -> None:
+    """Two metrics over three steps of every worker: charts on the run's page."""
+    for assignment in Assignment.objects.filter(attempt__run=run):
+        MetricSample.objects.bulk_create(
+            MetricSample(assignment=assignment, name=name, step=step, value=value / (step + 1))
+            for name, value in (("loss", 4.5), ("lr", 0.001))
+            for step in (0, 50, 100)
+        )

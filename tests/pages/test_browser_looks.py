@@ -67,7 +67,7 @@ def violations(page):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_page_is_accessible(house, browse, theme):
-    scenes.busy_cluster(house)
+    scenes.metrics_draw(scenes.busy_cluster(house)["llm-7"])
     page = browse(house.ana, theme=theme)
     for address in PAGES:
         page.goto(address)
@@ -112,7 +112,7 @@ def test_all_states_of_a_run_are_as_wide_as_the_longest(house, browse):
 
 @pytest.mark.parametrize("width", [320, 390, 1440])
 def test_nothing_scrolls_sideways(house, browse, width):
-    scenes.busy_cluster(house)
+    scenes.metrics_draw(scenes.busy_cluster(house)["llm-7"])
     token_create(
         user=house.ana, organization=house.organization, workspace=house.workspace, role="editor", name="ci"
     )
