@@ -16,6 +16,7 @@ from pathlib import Path
 
 from agent.config import Config
 from agent.journal import Entry
+from agent.mount_table import mounted
 from agent.runtime import NotPrepared
 from wire.assignments import Assignment, NetworkMount
 
@@ -109,12 +110,6 @@ def _mount_command(mount: NetworkMount, place: Path) -> tuple[str, ...]:
 
 def _may_come(flaw: str) -> bool:
     return any(words in flaw.lower() for words in _NOT_YET)
-
-
-def mounted() -> set[str]:
-    """Where something is mounted; read from the kernel's table, which no dead server delays."""
-    lines = Path("/proc/self/mounts").read_text(errors="surrogateescape").splitlines()
-    return {line.split(" ")[1].encode().decode("unicode_escape") for line in lines}
 
 
 def _run(command: tuple[str, ...], seconds: float) -> str:

@@ -62,8 +62,9 @@ class Workers:
         machine was off, and have started it elsewhere.
         """
         listed = {assignment.id: assignment for assignment in desired.assignments} if desired else {}
+        # Before the lock: what is unmounted may have a file server that is dead.
+        self._drives.clean({entry.id for entry in self._journal.entries()})
         with self._lock:
-            self._drives.clean({entry.id for entry in self._journal.entries()})
             for found in self._journal.entries():
                 entry = self._mended(found, listed.get(found.id))
                 self._execute(entry, _unstarted(entry.assignment.phase) if entry.assignment else "stop")

@@ -48,20 +48,20 @@ class Counted:
     counts: float
 
 
+@transaction.atomic(savepoint=False)
 def failures_note(run: Run, machine_ids: Iterable[int], reason: Mapping[str, Any], now: datetime) -> None:
     """An attempt of the run ended for this reason, and these machines are to be avoided for it."""
     kind = fault_of(reason)
     if kind is None:
         return
-    for machine_id in machine_ids:
-        told = {"at": now, "text": fault_words(reason)}
-        first = {**told, "workspace_id": run.workspace_id, "run_name": run.name}
-        # Workers that start on their own are runs of their own, and count as the one that people see.
-        failure, new = MachineFailure.objects.get_or_create(
-            machine_id=machine_id, run_id=run.shown_id, kind=kind, defaults=first
-        )
-        if not new:
-            MachineFailure.objects.filter(id=failure.id).update(times=F("times") + 1, **told)
+    # Workers that start on their own are runs of their own, and count as the one that people see.
+    there = {"run_id": run.shown_id, "kind": kind}
+    told = {"at": now, "text": fault_words(reason)}
+    named = {"workspace_id": run.workspace_id, "run_name": run.name, "times": 0}
+    ids = set(machine_ids)
+    new = (MachineFailure(machine_id=each, **there, **told, **named) for each in sorted(ids))
+    MachineFailure.objects.bulk_create(new, ignore_conflicts=True)
+    MachineFailure.objects.filter(machine__in=ids, **there).update(times=F("times") + 1, **told)
 
 
 def failures_counted(machines: Collection[Machine], now: datetime) -> dict[int, list[Counted]]:

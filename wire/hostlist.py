@@ -4,21 +4,13 @@ Brackets are written at the end of a name only: that is where every reader of ho
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-MAX_HOSTS: Final = 100_000
 _MAX_DIGITS: Final = 18
 
 _NUMBERED = re.compile(rf"(.*[^0-9])([0-9]{{1,{_MAX_DIGITS}}})", re.ASCII)
-_RANGE = re.compile(rf"([0-9]{{1,{_MAX_DIGITS}}})(?:-([0-9]{{1,{_MAX_DIGITS}}}))?", re.ASCII)
-_PART = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
-_BRACKET = re.compile(r"\[([^\[\]]*)\]")
-
-
-class HostlistError(ValueError):
-    """Text that is no hostlist."""
 
 
 class _Host(NamedTuple):
@@ -63,49 +55,3 @@ def _written(group: list[_Host]) -> str:
 def _same_width(first: _Host, last: _Host) -> bool:
     # 09-10 keeps its width and 9-10 has none; 99-100 after a 09 would have to lose the zero it began with.
     return len(first.digits) == len(last.digits) or not first.digits.startswith("0")
-
-
-def expand(hostlist: str) -> tuple[str, ...]:
-    """The hosts of a hostlist in its order. Raises HostlistError, also for more than 100,000 hosts."""
-    hosts: list[str] = []
-    position = 0
-    while position < len(hostlist):
-        part = _PART.match(hostlist, position)
-        if part is None:
-            raise HostlistError(
-                f"{hostlist!r} is no hostlist: something is wrong at character {position + 1}."
-            )
-        for host in _expanded(part[0].strip()):
-            hosts.append(host)
-            if len(hosts) > MAX_HOSTS:
-                raise HostlistError(f"A hostlist may name at most {MAX_HOSTS:,} hosts.")
-        position = part.end()
-        if position < len(hostlist):
-            if hostlist[position] != "," or position + 1 == len(hostlist):
-                raise HostlistError(
-                    f"{hostlist!r} is no hostlist: something is wrong at character {position + 1}."
-                )
-            position += 1
-    return tuple(hosts)
-
-
-def _expanded(part: str) -> Iterator[str]:
-    bracket = _BRACKET.search(part)
-    if bracket is None:
-        yield part
-        return
-    for number in _numbers(bracket[1]):
-        for rest in _expanded(part[bracket.end() :]):
-            yield f"{part[: bracket.start()]}{number}{rest}"
-
-
-def _numbers(ranges: str) -> Iterator[str]:
-    for text in ranges.split(","):
-        match = _RANGE.fullmatch(text.strip())
-        if match is None:
-            raise HostlistError(f"{text!r} is no number and no range of numbers.")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise HostlistError(f"The range {text!r} runs backwards.")
-        for number in range(first, last + 1):
-            yield str(number).zfill(len(match[1]))

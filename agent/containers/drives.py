@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agent.config import Config
 from agent.drives import Drive, in_time
-from agent.network_drives import mounted
+from agent.mount_table import mounted
 from agent.runtime import NotPrepared
 from agent.supervision.held_drives import PREFIX, mount_held, unmount
 from wire.assignments import DriveMount

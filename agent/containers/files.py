@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.containers.settings import Bound
 from agent.journal import Entry
+from agent.mount_table import mounted
 from agent.names import HOSTS, hosts_file
 from agent.runtime import NotPrepared
 from agent.secrets import secret_files
@@ -67,7 +68,7 @@ def _written(place: Path, wanted: list[tuple[str, int, bytes]], owner: tuple[int
 
 
 def _secret_place(entry: Entry) -> Path:
-    kinds = _kinds()
+    kinds = mounted()
     for place in _MEMORY_PLACES:
         if kinds.get(str(place)) in _TMPFS and os.access(place, os.W_OK):
             return place / _directory(entry)
@@ -79,9 +80,3 @@ def _secret_place(entry: Entry) -> Path:
 
 def _directory(entry: Entry) -> str:
     return f"astraeus-{entry.id}"
-
-
-def _kinds() -> dict[str, str]:
-    """Mount point → kind of file system."""
-    rows = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-    return {row[1]: row[2] for row in rows}

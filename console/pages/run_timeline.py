@@ -150,17 +150,17 @@ def _waiting(run: Run, queued: datetime | None, now: datetime) -> AttemptLine:
 def stretches_of(points: Points, ended: datetime | None, now: datetime) -> Iterator[Stretch]:
     """Each lasts until the next one begins, the last one until the end, or until now.
 
-    Clocks of several machines may disagree: none begins before the one before it.
+    Clocks of several machines may disagree, and be set: none begins before the one before it, or after the end.
     """
-    known: Points = []
+    known: list[tuple[str, datetime, str]] = []
     for name, at, note in points:
         if at is not None:
-            known.append((name, max(at, known[-1][1] or at) if known else at, note))
-    for number, (name, at, note) in enumerate(known):
+            begun = min(at, ended or now)
+            known.append((name, max(begun, known[-1][1]) if known else begun, note))
+    for number, (name, since, note) in enumerate(known):
         following = known[number + 1][1] if number + 1 < len(known) else ended
-        if at is not None:
-            seconds = max(0.0, ((following or now) - at).total_seconds())
-            yield Stretch(name, at, seconds, going_on=following is None, note=note)
+        seconds = ((following or now) - since).total_seconds()
+        yield Stretch(name, since, seconds, going_on=following is None, note=note)
 
 
 def _drawn(lines: list[AttemptLine]) -> list[AttemptLine]:

@@ -11,7 +11,7 @@ class HealthEvent(models.Model):
     """A GPU, a port or the machine itself became better or worse, as its agent reported or a person said. Kept for
     half a year."""
 
-    machine = models.ForeignKey(Machine, models.CASCADE, related_name="health_events")
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="health_events", db_index=False)
     event_id = models.CharField(max_length=40)
     """The agent's: it reports an event more than once. Of a person's: one that no agent makes."""
     by = models.CharField(max_length=200, blank=True)
@@ -45,7 +45,7 @@ class HealthEvent(models.Model):
 class HealthOverride(models.Model):
     """What an administrator says of a GPU's, a port's or a machine's health, for a while, whatever its agent says."""
 
-    machine = models.ForeignKey(Machine, models.CASCADE, related_name="health_overrides")
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="health_overrides", db_index=False)
     subject = models.CharField(max_length=100)
     """As wire.machine_facts.HealthEvent has it: "machine", "gpu <UUID>" or "port <device>:<port>"."""
     health = models.CharField(max_length=8, choices=Health.choices)

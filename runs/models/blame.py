@@ -13,7 +13,7 @@ class MachineFailure(models.Model):
     """Attempts of a run ended by what happened on a machine. One row for all failures of one kind: a run that fails
     again and again says no more of its machine than one that fails once (runs/lemons.py)."""
 
-    machine = models.ForeignKey(Machine, models.CASCADE, related_name="failures")
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="failures", db_index=False)
     workspace = models.ForeignKey(Workspace, models.CASCADE, related_name="+")
     run = models.ForeignKey(Run, models.SET_NULL, null=True, related_name="+")
     """None: it has been deleted since; what it met stays told."""

@@ -8,7 +8,7 @@ from runs.models.work import Assignment
 class MetricSample(models.Model):
     """One number at one step, as a worker wrote it into its log. `value` may be NaN or infinite."""
 
-    assignment = models.ForeignKey(Assignment, models.CASCADE, related_name="metrics")
+    assignment = models.ForeignKey(Assignment, models.CASCADE, related_name="metrics", db_index=False)
     name = models.CharField(max_length=64)
     step = models.BigIntegerField()
     value = models.FloatField()

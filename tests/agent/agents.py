@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.network_drives import mounted
+from agent.mount_table import mounted
 from agent.supervision.held_drives import unmount
 from tests.agent.fake_console import CREDENTIAL, FakeConsole
 from wire.assignments import Assignment

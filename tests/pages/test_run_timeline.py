@@ -101,6 +101,26 @@ def test_clocks_that_disagree_make_no_stretch_shorter_than_nothing():
     ]
 
 
+def test_a_clock_that_was_set_makes_no_stretch_longer_than_its_attempt():
+    points = [
+        ("queued", at(0), ""),
+        ("preparing", at(10), ""),
+        ("starting", at(70), ""),
+        ("running", at(80), ""),
+    ]
+    assert [(each.name, each.seconds, each.going_on) for each in stretches_of(points, at(30), at(90))] == [
+        ("queued", 10, False),
+        ("preparing", 20, False),
+        ("starting", 0, False),
+        ("running", 0, False),
+    ]
+    assert [(each.name, each.seconds) for each in stretches_of(points, None, at(15))][1:] == [
+        ("preparing", 5),
+        ("starting", 0),
+        ("running", 0),
+    ]
+
+
 def test_of_many_attempts_the_newest_are_shown(house, bea):
     machine = make.machine_make(house, "gpu-01")
     run = make.run_pending(house, document=make.document_make(gpus=8, machines=1))

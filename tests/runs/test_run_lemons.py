@@ -92,6 +92,14 @@ def test_failures_fade_by_half_in_three_days_and_a_run_counts_once_for_each_kind
     assert told[1].failure.text == "a-0: never heard again"
 
 
+def test_all_machines_of_an_attempt_are_noted_at_once(machines, run, django_assert_num_queries):
+    note(run, machines[0])
+    with django_assert_num_queries(2):
+        failures_note(run, [each.id for each in machines], LOST, run.created_at)
+    found = MachineFailure.objects.order_by("machine__name").values_list("machine__name", "times", "at")
+    assert list(found) == [("gpu-01", 2, run.created_at), ("gpu-02", 1, run.created_at)]
+
+
 def test_only_lemons_are_used_last_and_about_as_bad_is_as_bad(house, machines, run):
     machine, other = machines
     for number in range(3):

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from hostlist import expand_hostlist
 
 from wire.environment import (
     WorkerFacts,
@@ -13,7 +14,6 @@ from wire.environment import (
     wanted_master_port,
     worker_environment,
 )
-from wire.hostlist import expand
 from wire.quantities import GIB
 
 USER_ENV = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "STEPS": "300", "BATCH_PER_GPU": "256"}
@@ -222,8 +222,10 @@ def test_slurms_set_is_complete_and_agrees_with_itself_on_every_rank(size):
         names = names or slurm.keys()
 
         assert slurm.keys() == names
-        assert expand(slurm["SLURM_JOB_NODELIST"]) == hosts
-        assert expand(slurm["SLURM_NODELIST"])[int(slurm["SLURM_NODEID"])] == slurm["SLURMD_NODENAME"]
+        assert expand_hostlist(slurm["SLURM_JOB_NODELIST"]) == list(hosts)
+        assert (
+            expand_hostlist(slurm["SLURM_NODELIST"])[int(slurm["SLURM_NODEID"])] == slurm["SLURMD_NODENAME"]
+        )
         assert {slurm[f"SLURM_{name}"] for name in ("NNODES", "JOB_NUM_NODES", "NTASKS", "NPROCS")} == {
             str(size)
         }
