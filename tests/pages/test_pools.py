@@ -108,12 +108,13 @@ def test_machines_are_put_in_after_what_that_does_is_told(one_waits, ana):
 
 
 def test_who_may_use_a_pool_is_changed_after_what_that_does_is_told(one_waits, ana):
-    closed = {"name": "h100", "title": "All"}
+    closed = {"name": "h100", "title": "All", "may-vision": "", "cap-vision": "", "guaranteed-vision": ""}
     asked = text(ana.post(f"{POOLS}/h100", closed))
     assert "What saving does, tried as of pass 18,204:" in asked
     assert "<bdi>tune-9</bdi> could no longer start" in asked
     assert "Save anyway</button>" in asked
     assert 'value="All"' in asked
+    assert '<option value="" selected>no</option>' in asked
     assert list(pool_data(Pool.objects.get(slug="h100"))["workspaces"]) == ["vision"]
 
     # Another order than the one whose effects were told is asked back for, too.
