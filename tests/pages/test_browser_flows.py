@@ -200,7 +200,7 @@ def test_single_keys_can_be_switched_off(house, browse):
     page.keyboard.press("Escape")
     page.keyboard.press("n")
     page.keyboard.press("?")
-    expect(page.locator("dialog")).to_be_hidden()
+    expect(page.locator("#help")).to_be_hidden()
     assert page.url.endswith("/jobs")
 
 

@@ -15,6 +15,7 @@ M = "/o/acme/clusters/main/machines"
 PAGES = [
     f"{W}/jobs",
     f"{W}/jobs?text=nothing",
+    f"{W}/jobs/stop",
     f"{W}/jobs/new",
     f"{W}/jobs/new?as=json&start=resnet50",
     f"{W}/jobs/main/ddp-resnet50/edit",
