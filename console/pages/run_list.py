@@ -56,6 +56,8 @@ class RunPage:
     newer: int | None
     """Cursor of the page before, None on the first."""
     older: int | None
+    beyond: bool
+    """A cursor is given behind which there is nothing."""
 
     @property
     def shown(self) -> str:
@@ -162,6 +164,7 @@ def runs_page(runs: QuerySet[Run], params: QueryDict) -> RunPage:
         rows=[run_row(run) for run in found],
         newer=found[0].id if found and more_newer else None,
         older=found[-1].id if found and more_older else None,
+        beyond=not found and (before, after) != (None, None),
     )
 
 
