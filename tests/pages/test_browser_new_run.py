@@ -198,7 +198,7 @@ def test_the_nearest_change_is_one_click(house, two, browse):
 def test_form_and_json_are_one_document(house, two, browse):
     page = browse(house.bea)
     document = make.document_make()
-    document["spec"]["task_template"]["probes"] = {"liveness": {"tcp": {"port": 8080}}}
+    document["spec"]["task_template"]["probes"] = {"liveness": {"tcp": {"port": 8080}, "odd": 1}}
     text = json.dumps(document, indent=3)
     page.goto(f"{NEW}?as=json")
     page.fill("#document", text)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.pages.run_form.draft import FORM, Draft, merged, opened, posted, with_files
+from console.pages.run_form.entries import first
 from console.pages.run_form.form import entry_at, form_apply, form_of, spots_of, summary
 from console.pages.run_form.rows import ROWS
 from console.pages.run_form.table import ENTRIES, SECTIONS
@@ -137,6 +138,7 @@ def test_the_guides_run_is_shown_in_full():
         "Network between workers": "InfiniBand, at least 400 Gb/s",
         "Placement": "one fabric, only healthy GPUs",
         "When something fails": "restart all workers",
+        "Probes": "",
         "Environment": "1 variable",
         "Start, priority and labels": "1 label",
     }
@@ -144,17 +146,87 @@ def test_the_guides_run_is_shown_in_full():
 
 def test_what_it_can_t_show_is_listed():
     assert [each.words for each in form_of(FULL).hidden] == ["worker_groups (2)"]
-    assert [each.path for each in form_of(single()).hidden] == [
-        "spec.task_template.probes.startup",
-        "spec.task_template.probes.readiness",
-        "spec.task_template.probes.liveness",
-    ]
+    assert form_of(single()).hidden == ()
     odd = single(command=["bash"], imagine=1)
-    assert [each.words for each in form_of(odd).hidden if "probes" not in each.words] == [
-        "command (1)",
-        "args (2)",
-        "imagine",
+    assert [each.words for each in form_of(odd).hidden] == ["command (1)", "args (2)", "imagine"]
+
+
+PROBE = ("by", "command", "port", "path", "every", "timeout", "failures")
+
+
+def probe(document, name):
+    """What the inputs of a probe hold; None where the form can't show it."""
+    values = form_of(document).values.get(name)
+    return values and [first(values, f"{name}-{part}") for part in PROBE]
+
+
+def test_probes_stand_in_their_fields():
+    document = single()
+    assert probe(document, "startup") == ["exec", "test -e /tmp/up", "", "", "10 s", "5 s", "3"]
+    assert probe(document, "readiness") == ["http", "", "8080", "/ready", "5 s", "5 s", "3"]
+    assert probe(document, "liveness") == ["tcp", "", "8080", "", "10 s", "2 s", "9"]
+    section = next(each for each in SECTIONS if each.key == "probes")
+    assert summary(form_of(document), section.entries) == (
+        "start-up: a command in the worker, readiness: a request over HTTP, liveness: a connection to a port"
+    )
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"tcp": {"port": 1}, "http": {"port": 1}},
+        {"period_seconds": 5},
+        {"tcp": {"port": 1}, "imagine": 1},
+        {"tcp": {"port": "1"}},
+        {"exec": {"command": "a", "args": "b"}},
+        {"exec": ["a"]},
+        7,
+    ],
+)
+def test_a_probe_that_its_fields_can_t_hold_is_listed_and_stays(strange):
+    document = single(probes={"liveness": strange})
+    assert probe(document, "liveness") is None
+    assert [each.words for each in form_of(document).hidden] == [
+        "probes.liveness" + (f" ({len(strange)})" if isinstance(strange, dict) else "")
     ]
+    after, _ = changed(document, name="another")
+    assert after["spec"]["task_template"]["probes"] == {"liveness": strange}
+
+
+def test_probes_are_written_changed_and_removed():
+    document, problems = changed(
+        make.document_make(),
+        liveness__by="http",
+        liveness__port="80",
+        liveness__every="1 min",
+        liveness__failures="2",
+    )
+    assert problems == {}
+    assert document["spec"]["task_template"]["probes"] == {
+        "liveness": {"http": {"port": 80}, "period_seconds": 60, "failure_threshold": 2}
+    }
+    document, _ = changed(document, liveness__by="exec", liveness__command="sh -c 'test -e /up'")
+    assert document["spec"]["task_template"]["probes"] == {
+        "liveness": {
+            "exec": {"command": "sh", "args": ["-c", "test -e /up"]},
+            "period_seconds": 60,
+            "failure_threshold": 2,
+        }
+    }
+    assert changed(document, liveness__by="")[0] == make.document_make()
+
+
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ({"by": "exec", "port": "80"}, "Write the command, or choose none."),
+        ({"by": "tcp", "command": "true"}, "Write the port, or choose none."),
+        ({"by": "http", "port": "web"}, "“web” is not a whole number. Write digits only, such as 16."),
+    ],
+)
+def test_a_probe_without_what_it_needs_is_told(typed, problem):
+    fields = {f"startup__{part}": text for part, text in typed.items()}
+    assert changed(make.document_make(), **fields) == (make.document_make(), {"startup": problem})
 
 
 def test_a_number_that_is_none_is_told_and_the_document_keeps_what_it_had():
@@ -236,7 +308,8 @@ def test_errors_find_their_fields():
         "spec.task_template.requested_resources.per_gpu": "amounts",
         "spec.task_template.configs[0].mounts[0]": "files",
         'metadata.labels["a b"]': "labels",
-        "spec.task_template.probes.liveness": "",
+        "spec.task_template.probes.liveness": "liveness",
+        "spec.task_template.probes.startup.http.port": "startup",
     }
     assert {path: entry_at(path) for path in paths} == paths
 

@@ -16,10 +16,7 @@ from wire.spec.errors import Location, format_path
 _GROUPS: Final[Location] = ("spec", "worker_groups")
 _TEMPLATE: Final[Location] = ("spec", "task_template")
 _OPENED: Final[frozenset[Location]] = frozenset(
-    place[:n]
-    for places in (*(entry.places for entry in ENTRIES.values()), ((*_TEMPLATE, "probes", "any"),))
-    for place in places
-    for n in range(len(place))
+    place[:n] for entry in ENTRIES.values() for place in entry.places for n in range(len(place))
 )
 """Objects whose fields are looked at one by one."""
 

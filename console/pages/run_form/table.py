@@ -21,6 +21,7 @@ from console.pages.run_form.entries import (
     Several,
 )
 from console.pages.run_form.kinds import DURATION, NAMES, NUMBER, PAIRS, SIZE, TEXT
+from console.pages.run_form.probes import PROBE_ENTRIES
 from wire.spec.errors import Location
 
 INTERCONNECTS: Final[Options] = (
@@ -297,6 +298,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
     Section("network", "Network between workers", NETWORK),
     Section("placement", "Placement", PLACEMENT),
     Section("failure", "When something fails", FAILURE),
+    Section("probes", "Probes", PROBE_ENTRIES),
     Section("environment", "Environment", ENVIRONMENT),
     Section("queue", "Start, priority and labels", QUEUE),
 )
