@@ -192,9 +192,7 @@ def stores_make(house: House, name: str | None = None) -> Stores:
     """The secret `hf`, the registry credential `ngc` and the drive `imagenet`, which may only be read; or all
     three with one name."""
     ana = actor_of(house.ana)
-    drive = DriveOrder(
-        name=name or "imagenet", kind="shared", path="/srv/imagenet", access={house.workspace.slug: True}
-    )
+    drive = DriveOrder(name=name or "imagenet", kind="shared", path="/srv/imagenet", access={"vision": True})
     return Stores(
         secret_create(workspace=house.workspace, name=name or "hf", value="hf_the-value-of-it", actor=ana),
         credential_create(
