@@ -4,6 +4,7 @@ import json
 import re
 
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -26,6 +27,8 @@ from tenancy.roles import Permission
 from wire.spec import validate_document
 
 LOG_LINES = 20
+WORKERS_SHOWN = 50
+"""On a page of the table; the others stand on pages of their own: `?workers=2`."""
 
 _NOT_ASCII = re.compile(r"[^\n -~]")
 
@@ -40,6 +43,7 @@ def run_page(request: HttpRequest, organization: str, workspace: str, cluster: s
         "section": "runs",
         "view": view,
         "run": view.run,
+        "rows": Paginator(view.workers, WORKERS_SHOWN).get_page(request.GET.get("workers")),
         "explanation": explanation_shown(view.run, view.run, scope),
         "timeline": run_timeline(view.run),
     }
