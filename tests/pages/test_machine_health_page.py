@@ -160,4 +160,4 @@ def test_an_agent_that_is_older_than_the_console_s_own_is_marked(busy, ana, vers
     assert (">Old agent<" in text(ana.get(MACHINES))) is old
     page = text(ana.get(GPU1))
     assert (">Old agent<" in page) is old
-    assert ("agent 0.0.9, this console comes with 0.1.0" in page) is old
+    assert ("agent <bdi>0.0.9</bdi>, this console comes with 0.1.0" in page) is old

@@ -42,7 +42,7 @@ def test_a_label_is_set_by_a_form_without_javascript(busy, ana):
     assert answer["Location"] == GPU4
     page = text(ana.get(GPU4))
     assert "Rack of gpu-04 is r7." in page
-    assert "found: r2" in page
+    assert "found: <bdi>r2</bdi>" in page
     set_ = place(ana, "rack")
     assert (set_.value, set_.found, set_.set_by) == ("r7", "r2", "ana")
     event = AuditEvent.objects.get(action="machine.label")

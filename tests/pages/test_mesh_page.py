@@ -77,5 +77,5 @@ def test_a_machine_s_page_tells_its_place_and_operators_its_peers(meshed, ana, v
     assert "subnet 100.64.1.0/24" in seen
     assert KEY not in seen
     assert "Peers" not in seen
-    assert "Not on the mesh: This kernel has no WireGuard." in text(vic.get(f"{MACHINES}/gpu-01"))
+    assert "Not on the mesh: <bdi>This kernel has no WireGuard.</bdi>" in text(vic.get(f"{MACHINES}/gpu-01"))
     assert "None: its agent runs no containers" in text(vic.get(f"{MACHINES}/gpu-04"))

@@ -30,6 +30,7 @@ TABLE = {
     "runs": (f"{W}/jobs", READ),
     "queue": (f"{W}/jobs/queue", READ),
     "run_new": (f"{W}/jobs/new", WRITE),
+    "runs_stop": (f"{W}/jobs/stop", WRITE),
     "run": (RUN, READ),
     "run_explanation": (f"{RUN}/explanation", READ),
     "run_log": (f"{RUN}/log", READ),
