@@ -95,9 +95,11 @@ class Cycle:
     def judge(self, job: Job) -> Decision:
         """What is to be done about the job now. Nothing changes but reservations, and claims of a preemption."""
         self._ledger.pledge(job.workspace, self.claims_of(job), back=True)
+        self._ledger.grant(job.workspace, self.claims_of(job))
         try:
             return self._judge(job)
         finally:
+            self._ledger.grant(job.workspace, ())
             self._ledger.pledge(job.workspace, self.claims_of(job))
 
     def _judge(self, job: Job) -> Decision:
@@ -261,15 +263,25 @@ class Cycle:
         behind = self._reservations.before(job, after=STOPPING_SECONDS)
         request = replace(request, reserved=self._reservations.machines_of(behind))
         found = preempt(snapshot, request, stoppable)
-        if found is None or self._ledger.broken(job, request, found.placement):
+        if found is None or not self._may_use(job, request, found):
             return None
         for key in found.victims:
-            self._ledger.leave(self._running[key])
             self._running[key] = replace(self._running[key], leaving=True)
         self._stoppable = [run for run in self._stoppable if run.holding.key not in found.victims]
         self._claims[job.key] = found.placement.holds
         self._open = self._less_claims()
         return found
+
+    def _may_use(self, job: Job, request: Request, found: Preemption) -> bool:
+        """Whether quotas leave to the job what it would free; to them its victims have left then."""
+        victims = [self._running[key] for key in found.victims]
+        for run in victims:
+            self._ledger.leave(run)
+        if self._ledger.broken(job, request, found.placement) is None:
+            return True
+        for run in victims:
+            self._ledger.leave(run, back=True)
+        return False
 
     def _may_preempt(self, job: Job) -> bool:
         """Cheap, for the many that may not."""

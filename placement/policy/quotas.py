@@ -43,6 +43,8 @@ class Ledger:
         self._leaving: Counter[tuple[int, str]] = Counter()
         """What of it is about to end: to caps it is still used, to guarantees it is free already."""
         self._free = _free_by_pool(snapshot)
+        self._granted: dict[str, int] = {}
+        """GPUs by pool that others were stopped for, for the job that is being judged."""
         self._kept: dict[tuple[int, str], Kept] = {}
         self._owed: dict[tuple[int, str], int] = {}
         """What a workspace does not use of what is guaranteed to it; all that of a pool is in the next."""
@@ -145,9 +147,13 @@ class Ledger:
     def gpus_in(self, pool: str, run: Running) -> int:
         return self._held(run)[run.workspace, pool]
 
-    def leave(self, run: Running) -> None:
-        """The run is being stopped."""
-        for (workspace, pool), gpus in self._held(run).items():
+    def gpus_by_pool(self, run: Running) -> dict[str, int]:
+        return {pool: gpus for (_, pool), gpus in self._held(run).items()}
+
+    def leave(self, run: Running, *, back: bool = False) -> None:
+        """The run is being stopped; `back`: it stays after all."""
+        for (workspace, pool), held in self._held(run).items():
+            gpus = -held if back else held
             self._leaving[workspace, pool] += gpus
             self._free[pool] = self._free.get(pool, 0) + gpus
             self._owe(workspace, pool)
@@ -158,6 +164,10 @@ class Ledger:
             return
         for (_, pool), gpus in self._by_pool(workspace, holds).items():
             self._use(workspace, pool, -gpus if back else gpus)
+
+    def grant(self, workspace: int, holds: Collection[Hold]) -> None:
+        """What the job that is judged now was granted: quotas were asked then, and lending goes on beside it."""
+        self._granted = {pool: gpus for (_, pool), gpus in self._by_pool(workspace, holds).items()}
 
     def _use(self, workspace: int, pool: str, gpus: int) -> None:
         self._used[workspace, pool] += gpus
@@ -190,7 +200,8 @@ class Ledger:
         """GPUs that a run which can't be taken back may use: free ones not guaranteed to others, or its own share."""
         own = self._owed.get((workspace, pool), 0)
         due = self._owed_in[pool] - own
-        return max(own, self._free.get(pool, 0) - due) if due else float("inf")
+        free = max(self._free.get(pool, 0) - due, self._granted.get(pool, 0))
+        return max(own, free) if due else float("inf")
 
     def _lasting(self, workspace: int, pool: str) -> int:
         return self.used(workspace, pool) - self._leaving[workspace, pool]

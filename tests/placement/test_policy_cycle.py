@@ -351,6 +351,36 @@ def test_who_had_others_stopped_starts_where_they_were_and_waits_for_no_better_p
     assert told(passed(cycle(drawing, [claiming], [running(90, "gpu-02")]))) == {1: "placed on gpu-01 gpu-03"}
 
 
+BOTH_BUSY = """
+    gpu-01  H100 ########  pool=h100
+    gpu-02  H100 ########  pool=h100
+"""
+
+
+def test_nobody_is_stopped_whose_end_would_only_make_a_guarantee_of_theirs_due():
+    """What is free then is owed to them, and the one that had them stopped would wait beside it."""
+    runs = [running(key, f"gpu-0{key}", workspace=2, preemptible=True) for key in (1, 2)]
+
+    def victims(guaranteed: int) -> tuple[int, ...]:
+        shares = {(2, "h100"): Share(guaranteed=guaranteed)}
+        preemption = passed(cycle(BOTH_BUSY, [job(9, 8, priority=5)], runs, shares=shares))[9].preemption
+        return () if preemption is None else preemption.victims
+
+    assert victims(guaranteed=8) == (1,)
+    assert victims(guaranteed=9) == ()
+    assert victims(guaranteed=16) == ()
+
+
+def test_what_was_freed_for_a_run_is_its_own_though_a_guarantee_was_lent_meanwhile():
+    drawing = BOTH_BUSY.replace("gpu-01  H100 ########", "gpu-01  H100 ........")
+    lent = running(90, "gpu-02", workspace=3, preemptible=True)
+    shares = {(2, "h100"): Share(guaranteed=8)}
+    freed = (Hold("gpu-01", tuple(range(8)), 96_000, 0),)
+    assert told(passed(cycle(drawing, [job(1, 8)], [lent], shares=shares))) == {1: "policy"}
+    granted = job(1, 8, claims=freed)
+    assert told(passed(cycle(drawing, [granted], [lent], shares=shares))) == {1: "placed on gpu-01"}
+
+
 def test_a_claim_that_no_longer_helps_is_given_up():
     """gpu-01 was cordoned after its run had been asked to leave."""
     drawing = """
