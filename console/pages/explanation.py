@@ -35,12 +35,18 @@ CAUSE_TITLES = {"order": "Order", "fit": "Fit", "policy": "Policy"}
 class Line:
     """Machines about which the same is to be said."""
 
+    cause: int
+    """Number of the cause that it stands below."""
+    number: int
+    """Its place there, from 1."""
     machines: list[str]
     text: str
 
 
-ROWS = 50
-"""Of one cause on a page; the others stand on pages of their own."""
+FIRST_ROWS = 10
+"""Of one cause beside all others; the others stand on pages of their own, as do a row's machines behind the first."""
+ROWS, MACHINES = 50, 200
+"""On such a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ class Cause:
 
     @property
     def first_lines(self) -> list[Line]:
-        return self.lines[:ROWS]
+        return self.lines[:FIRST_ROWS]
 
     @property
     def left_out(self) -> int:
@@ -148,9 +154,15 @@ def run_explanation(
         return render(request, "runs/explanation.html#live", {**context, "oob": True})
     cause = next((each for each in told.causes if str(each.number) == request.GET.get("cause")), None)
     if cause is not None:
-        rows = Paginator(cause.lines, ROWS).get_page(request.GET.get("page"))
-        return render(request, "runs/cause.html", {**context, "cause": cause, "rows": rows})
+        return render(request, "runs/cause.html", {**context, **_cause_context(request, cause)})
     return render(request, "runs/explanation.html", context)
+
+
+def _cause_context(request: HttpRequest, cause: Cause) -> dict[str, Any]:
+    """A page of the cause's rows; with `?row=2`, of that row's machines."""
+    line = next((each for each in cause.lines if str(each.number) == request.GET.get("row")), None)
+    pages = Paginator(line.machines, MACHINES) if line else Paginator(cause.lines, ROWS)
+    return {"cause": cause, "line": line, "rows": pages.get_page(request.GET.get("page"))}
 
 
 def _at(text: str) -> datetime | None:
@@ -236,13 +248,17 @@ def _domain(data: Data) -> Domain:
 
 def _causes(rows: Iterable[Data]) -> list[Cause]:
     """Rows come nearest first; a group stands where its nearest row stands."""
-    groups: dict[str, list[Line]] = {}
+    groups: dict[str, list[Data]] = {}
     ready: set[str] = set()
     for row in rows:
-        groups.setdefault(row["group"], []).append(Line(row["machines"], row["text"]))
+        groups.setdefault(row["group"], []).append(row)
         if not row["codes"]:
             ready.add(row["group"])
     return [
-        Cause(number, title, title in ready, lines)
-        for number, (title, lines) in enumerate(groups.items(), start=1)
+        Cause(number, title, title in ready, _lines(number, told))
+        for number, (title, told) in enumerate(groups.items(), start=1)
     ]
+
+
+def _lines(cause: int, rows: Iterable[Data]) -> list[Line]:
+    return [Line(cause, number, row["machines"], row["text"]) for number, row in enumerate(rows, start=1)]

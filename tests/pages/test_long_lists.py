@@ -20,6 +20,9 @@ W = "/o/acme/w/vision"
 M = "/o/acme/clusters/main/machines"
 LARGEST_PAGE = 600_000
 """Bytes of HTML, uncompressed. A map is drawn as bars of racks then, and is the largest."""
+LARGEST_EXPLANATION = 150_000
+"""Of a run that waits: its page with all that it needs, too."""
+WORKERS = 411
 BEYOND = "The list ends before this page."
 
 
@@ -155,16 +158,47 @@ def test_machines_their_map_and_an_explanation_are_small_pages(many_machines, ho
     assert "each rack is a bar" in shown(bea, f"{M}/map")
     assert "gpu-00041" in shown(bea, f"{M}/map?rack=r001")
 
-    run = make.run_pending(house)
+    run = make.run_pending(house, document=make.document_make(gpus=WORKERS, machines=WORKERS))
     cluster_pass(house.cluster.id)
     explanation = f"{W}/jobs/main/{run.name}/explanation"
-    shown(bea, explanation)
-    shown(bea, f"{W}/jobs/main/{run.name}")
+    assert len(shown(bea, explanation)) < LARGEST_EXPLANATION
+    page = shown(bea, f"{W}/jobs/main/{run.name}")
+    assert "Why it is waiting" in page
+    assert len(page) < LARGEST_EXPLANATION
+    assert 'explanation?cause=1&amp;row=1">and 9992 more</a>' in page
+    row = shown(bea, f"{explanation}?cause=1&row=1")
+    assert "1–200 of 10,000 machines" in row
+    assert turn(row, "next") == f"{explanation}?cause=1&row=1&page=2"
+    assert "9,801–10,000 of 10,000 machines" in shown(bea, f"{explanation}?cause=1&row=1&page=999999")
     first = shown(bea, f"{explanation}?cause=1")
     last = shown(bea, f"{explanation}?cause=1&page=999999")
-    assert "rows</span>" in last
+    assert "1–1 of 1 row</span>" in last
     assert turn(last, "next") is None
     assert names(shown(bea, f"{explanation}?cause=1&page=abc"), "gpu") == names(first, "gpu")
+
+
+def test_hundreds_of_workers_turn_page_by_page_and_keep_current(house, bea):
+    run = make.run_pending(house, document=make.document_make(gpus=WORKERS, machines=WORKERS))
+    address = f"{W}/jobs/main/{run.name}"
+    page, seen, pages = shown(bea, address), [], 0
+    while page is not None:
+        seen += re.findall(r"<bdi>ddp-resnet50-(\d+)</bdi>", page)
+        pages += 1
+        older = turn(page, "next")
+        page = shown(bea, older) if older else None
+    assert seen == [str(rank) for rank in range(WORKERS)]
+    assert pages == 9
+
+    second = shown(bea, f"{address}?workers=2")
+    assert "51–100 of 411 workers" in second
+    assert turn(second, "prev") == f"{address}?workers=1#workers"
+    assert turn(second, "next") == f"{address}?workers=3#workers"
+    assert f'hx-get="{address}?workers=2"' in second
+    live = bea.get(f"{address}?workers=2", headers={"HX-Request": "true"}).content.decode()
+    assert re.findall(r'id="w-state-(\d+)"', live) == [str(rank) for rank in range(50, 100)]
+    assert "401–411 of 411 workers" in shown(bea, f"{address}?workers=9999")
+    for garbage in ("abc", "9" * 5000):
+        assert "1–50 of 411 workers" in shown(bea, f"{address}?workers={garbage}")
 
 
 def test_a_runs_ten_thousand_events_are_the_latest_of_them(house, bea):
