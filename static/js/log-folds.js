@@ -12,11 +12,12 @@
     }
 
     clear() {
-      this.folds = [];
+      this.known = [];
+      this.opened = new Map(); /* first line → fold; all of its lines are shown */
+      this.folds = []; /* the known ones that are closed */
       this.hidden = []; /* lines that the folds before each take away */
       this.gone = 0;
       this.read = 0; /* lines up to here are judged */
-      this.unfolded = new Set();
     }
 
     /* Judges the lines up to `total`, part by part; `change(apply)` has each part applied. The end of what was judged
@@ -38,20 +39,21 @@
     }
 
     resume() {
-      const last = this.folds.at(-1);
+      const last = this.known.at(-1);
       const end = last ? last.first + last.count : 0;
       return last && end === this.read ? last.first : Math.max(end, this.read - 2);
     }
 
     add(from, got) {
-      const fresh = got.folds.filter((fold) => !this.unfolded.has(fold.first));
-      this.folds = [...this.folds.filter((fold) => fold.first < from), ...fresh];
+      this.known = [...this.known.filter((fold) => fold.first < from), ...got.folds];
+      for (const fold of got.folds) if (this.opened.has(fold.first)) this.opened.set(fold.first, fold);
       this.read = got.read;
       this.count();
     }
 
     count() {
       this.gone = 0;
+      this.folds = this.known.filter((fold) => !this.opened.has(fold.first));
       this.hidden = this.folds.map((fold) => {
         const before = this.gone;
         this.gone += fold.count - 1;
@@ -59,10 +61,17 @@
       });
     }
 
-    unfold(fold) {
-      this.unfolded.add(fold.first);
-      this.folds = this.folds.filter((each) => each !== fold);
+    /* Opens a closed fold, closes an opened one. */
+    toggle(fold) {
+      if (!this.opened.delete(fold.first)) this.opened.set(fold.first, fold);
       this.count();
+    }
+
+    /* The fold next to this line, below (`step` 1) or above (-1) it; `here`: one that begins at it is below. */
+    near(line, step, here) {
+      if (!this.on) return undefined;
+      if (step < 0) return this.known.findLast((fold) => fold.first < line);
+      return this.known.find((fold) => fold.first > line || (here && fold.first === line));
     }
 
     /* The last fold of which `place(number of the fold)` is at most `at`; -1 where there is none. */

@@ -21,10 +21,13 @@
     return found;
   }
 
-  function unfolder(viewer, fold) {
+  /* Opens and closes a fold; log-fold-keys.js leads the keyboard to it. */
+  function unfolder(viewer, fold, open) {
     const button = Object.assign(document.createElement("button"), { type: "button", className: "unfold", tabIndex: -1 });
-    button.textContent = `${number(fold.count - 1)} lines like it folded`;
-    button.addEventListener("click", () => viewer.unfold(fold));
+    button.dataset.fold = fold.first;
+    button.setAttribute("aria-expanded", String(open));
+    button.textContent = `${number(fold.count - 1)} lines like it${open ? "" : " folded"}`;
+    button.addEventListener("click", () => viewer.foldKeys.toggle(fold));
     return button;
   }
 
@@ -33,13 +36,17 @@
     const element = document.createElement("div");
     element.className = "line";
     if (!viewer.short) element.append(anchor(at, line));
-    if (!line) return element;
+    const opened = viewer.folds.on && viewer.folds.opened.get(at);
+    if (!line) {
+      if (opened) element.append(unfolder(viewer, opened, true)); /* it keeps the focus while its line is read */
+      return element;
+    }
     if (viewer.times) element.append(aside("time", line.at ? clock(line.at) : ""));
     if (viewer.ranks) element.append(aside("rank", line.rank));
     if (line.left_out) element.append(aside("aside", `${line.left_out} `));
     element.append(lineNodes(line.text));
     if (line.folded) element.append(aside("aside", ` (${number(line.folded)} update${line.folded === 1 ? "" : "s"} folded)`));
-    if (fold) element.append(unfolder(viewer, fold));
+    if (fold || opened) element.append(unfolder(viewer, fold || opened, !fold));
     element.classList.toggle("bad", line.error);
     const first = fold ? fold.first : at;
     element.classList.toggle("hit", Boolean(viewer.finder?.isHit(first, at)));

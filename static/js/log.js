@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { Lines, Folds, Finder, Marks, Gone, rowElement, endElement, say } = window.astraeus;
+  const { Lines, Folds, FoldKeys, Finder, Marks, Gone, rowElement, endElement, say } = window.astraeus;
   const LINE_PX = 18;
   const AROUND = 120; /* rows drawn above and below those in sight */
   const SHORT_LINES = 20;
@@ -22,6 +22,7 @@
       this.ranks = "ranks" in root.dataset;
       this.lines = new Lines(root.dataset.lines, (error) => (error ? this.failed(error) : this.draw()));
       this.folds = new Folds(root.dataset.folds);
+      this.foldKeys = new FoldKeys(this);
       this.follow = true;
       this.times = false;
       this.fresh = 0;
@@ -127,7 +128,7 @@
 
     drawEnd() {
       const first = Math.max(0, this.lines.count - SHORT_LINES);
-      this.pane.replaceChildren(...this.elements(first, this.lines.count));
+      this.foldKeys.fill(this.elements(first, this.lines.count));
       this.box.scrollTop = this.box.scrollHeight;
     }
 
@@ -137,7 +138,7 @@
     }
 
     drawWhole() {
-      this.pane.replaceChildren(...this.elements(0, this.rows));
+      this.foldKeys.fill(this.elements(0, this.rows));
       Object.assign(this.pane.style, { top: "0", bottom: "" });
       this.pad.style.height = `${this.pane.offsetHeight}px`;
       const shown = this.pane.children[this.toShow];
@@ -158,7 +159,7 @@
       const top = Math.floor(this.box.scrollTop / this.scale);
       const first = Math.max(0, Math.min(top, this.rows - seen) - AROUND);
       const end = Math.min(this.rows, top + seen + AROUND);
-      this.pane.replaceChildren(...this.elements(first, end));
+      this.foldKeys.fill(this.elements(first, end));
       this.place(top, first, end);
       this.followShow();
     }
@@ -237,13 +238,17 @@
       this.box.scrollTop = row * this.scale;
     }
 
-    /* The line at the top of what is in sight. */
-    get topLine() {
+    /* The row at the top of what is in sight. */
+    get topRow() {
       const top = this.box.scrollTop;
       const row = this.whole
         ? [...this.pane.children].findIndex((each) => each.offsetTop + each.offsetHeight > top)
         : Math.floor(top / this.scale);
-      return this.folds.inRow(Math.min(Math.max(0, this.rows - 1), Math.max(0, row))).line;
+      return Math.min(Math.max(0, this.rows - 1), Math.max(0, row));
+    }
+
+    get topLine() {
+      return this.folds.inRow(this.topRow).line;
     }
 
     isMarked(at) {
@@ -357,11 +362,6 @@
       this.folds.refresh(this.lines.total, (apply) => this.keeping(apply)).catch((error) => this.failed(error));
     }
 
-    unfold(fold) {
-      this.keeping(() => this.folds.unfold(fold));
-      this.box.focus();
-    }
-
     /* Folds or unfolds; the line at the top stays there. */
     keeping(change) {
       const { follow, topLine } = this;
@@ -382,6 +382,8 @@
         f: () => this.followSet(!this.follow),
         w: () => this.wrap(),
         t: () => this.timesSwitch(),
+        z: () => this.foldKeys.go(1),
+        Z: () => this.foldKeys.go(-1),
         End: () => this.followSet(true),
       };
       if (!keys[event.key]) return;

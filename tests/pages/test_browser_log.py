@@ -242,6 +242,51 @@ def test_what_a_reader_can_have_of_a_log(pair, house, browse):
     assert page.errors == []
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_folds_open_and_close_by_keyboard(pair, house, browse, theme):
+    first = b"".join(b"step %d loss 1\n" % number for number in range(400))
+    second = b"".join(b"saved part %d\n" % number for number in range(300))
+    make.log_write(pair[0], b"begin\n" + first + b"between\n" + second + b"last\n")
+    page = browse(house.bea, theme=theme)
+    page.goto(f"{DDP}/log")
+    lines, focused = page.locator(".log .line"), page.locator(".log .unfold:focus")
+    expect(lines.last).to_contain_text("last")
+    page.keyboard.press("l")
+    page.keyboard.press("z")
+    expect(page.locator("[data-note]")).to_have_text("Fold repeats is off")
+    page.click("[data-folding]")
+    expect(lines).to_have_count(5)
+    assert page.locator(".log .unfold").evaluate_all("all => all.map(each => each.tabIndex)") == [-1, -1]
+
+    page.locator(".log").focus()
+    page.keyboard.press("z")
+    expect(focused).to_have_text("399 lines like it folded")
+    expect(focused).to_have_attribute("aria-expanded", "false")
+    page.keyboard.press("Enter")
+    expect(focused).to_have_attribute("aria-expanded", "true")
+    expect(focused).to_have_text("399 lines like it")
+    expect(lines.nth(1)).to_contain_text("step 0 loss 1")
+    expect(lines.nth(2)).to_contain_text("step 1 loss 1")
+    make.log_write(pair[0], b"later\n")
+    page.evaluate(PRINTED)
+    page.keyboard.press("t")
+    expect(page.locator(".log .time").first).to_be_visible()
+    expect(focused).to_have_attribute("data-fold", "1")
+
+    page.keyboard.press("z")
+    expect(focused).to_have_text("299 lines like it folded")
+    assert "702" in page.locator(".log").evaluate(SIGHT)
+    page.keyboard.press("z")
+    expect(page.locator("#say")).to_have_text("No fold below")
+    page.keyboard.press("Shift+Z")
+    expect(focused).to_have_attribute("data-fold", "1")
+    page.keyboard.press("Space")
+    expect(focused).to_have_attribute("aria-expanded", "false")
+    expect(lines).to_have_count(6)
+    assert violations(page) == []
+    assert page.errors == []
+
+
 def test_a_lost_connection_is_made_good(pair, house, browse):
     make.log_write(pair[0], b"one\n")
     page = browse(house.bea)
