@@ -36,7 +36,7 @@ def run_document_schema(request: HttpRequest) -> HttpResponse:  # noqa: ARG001 -
 
 
 @read_only
-@cache_control(public=True, max_age=300)
+@cache_control(private=True, no_cache=True)
 def docs(request: HttpRequest) -> HttpResponse:
-    """Swagger UI, from the package's own files."""
+    """Swagger UI, from the package's own files, light or dark as the person chose."""
     return render(request, "api/docs.html")
