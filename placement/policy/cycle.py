@@ -110,7 +110,8 @@ class Cycle:
         if claimed := self.claims_of(job):
             reserved -= {hold.machine for hold in claimed}
         asked = self._ledger.closed(job, reserved=reserved, occupied=self._occupied_for(job))
-        if kept := self._ledger.kept_from(job, self._now):
+        kept = {} if claimed else self._ledger.kept_from(job, self._now)
+        if kept:
             behind += tuple(dict.fromkeys(each.key for each in kept.values()))
         closed = replace(asked, over_cap=asked.over_cap | frozenset(kept)) if kept else asked
         request, outcome = place_within(self._ledger, job, snapshot, closed)

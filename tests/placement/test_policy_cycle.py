@@ -381,6 +381,16 @@ def test_what_was_freed_for_a_run_is_its_own_though_a_guarantee_was_lent_meanwhi
     assert told(passed(cycle(drawing, [granted], [lent], shares=shares))) == {1: "placed on gpu-01"}
 
 
+def test_what_was_freed_for_a_run_is_its_own_though_a_cap_is_kept_for_one_that_goes_first():
+    """Else it would have others stopped in every second pass: its claim is what makes the first one wait."""
+    drawing = BOTH_BUSY.replace("gpu-01  H100 ########", "gpu-01  H100 ........")
+    freed = (Hold("gpu-01", tuple(range(8)), 96_000, 0),)
+    jobs = [job(1, 16, priority=5), job(2, 8, claims=freed)]
+    shares = {(1, "h100"): Share(cap=16)}
+    said = told(passed(cycle(drawing, jobs, [running(90, "gpu-02", workspace=2)], shares=shares)))
+    assert said == {1: "policy", 2: "placed on gpu-01"}
+
+
 def test_a_claim_that_no_longer_helps_is_given_up():
     """gpu-01 was cordoned after its run had been asked to leave."""
     drawing = """
