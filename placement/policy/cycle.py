@@ -118,6 +118,9 @@ class Cycle:
         if isinstance(outcome, Refusal) and kept and fits(snapshot, asked):
             return Refused("order", outcome, request, behind=behind, quota_kept=True)
         if isinstance(outcome, Refusal):
+            if claimed and not self._will_fit(job, request):
+                self._give_up(job)
+                return self._judge(job)
             return replace(self._refused(job, snapshot, request, outcome), behind=behind)
         # Who had others stopped doesn't leave their machines idle to wait for better ones.
         if not claimed and (patient := self._patient(job, snapshot, request, outcome)):
@@ -183,11 +186,8 @@ class Cycle:
 
     def _refused(self, job: Job, snapshot: Snapshot, request: Request, refusal: Refusal) -> Refused:
         if job.key in self._claims:
-            if self._will_fit(job, request):
-                reserved = self._reserve(job, snapshot, request)
-                return Refused("fit", refusal, request, reserved=reserved, making_room=True)
-            del self._claims[job.key]
-            self._open = self._less_claims()
+            reserved = self._reserve(job, snapshot, request)
+            return Refused("fit", refusal, request, reserved=reserved, making_room=True)
         if impossible := self._impossible(job, snapshot):
             return Refused("never", refusal, request, impossible=impossible)
         if fits_unreserved(refusal):
@@ -226,6 +226,12 @@ class Cycle:
         preemption = self._preempt(job, snapshot, request)
         reserved = self._reserve(job, snapshot, request)
         return Refused("fit", refusal, request, reserved=reserved, preemption=preemption)
+
+    def _give_up(self, job: Job) -> None:
+        """What was freed for it no longer helps: from here on it is judged as one that was granted nothing."""
+        del self._claims[job.key]
+        self._open = self._less_claims()
+        self._ledger.grant(job.workspace, ())
 
     def _will_fit(self, job: Job, request: Request) -> bool:
         """Whether there is room once all that is being stopped has ended."""
