@@ -10,7 +10,7 @@ from django.db.models.functions import Coalesce
 from common.errors import NotFound
 from runs.models import Allocation, Run
 from runs.services import run_stop
-from runs.states import RUN_ENDED, RunState, Wanted
+from runs.states import RUN_ENDED, RunState
 from tenancy.access import Actor
 from tenancy.models import Workspace
 
@@ -95,11 +95,9 @@ def _why_left(run: Run | None) -> str:
     """Empty where a stop would do something."""
     if run is None:
         return "no longer here"
-    if run.state in RUN_ENDED:
-        return f"ended already: {RunState(run.state)}"
-    if run.wanted != Wanted.RUN:
-        return "being stopped already"
-    return ""
+    if run.stoppable:
+        return ""
+    return f"ended already: {RunState(run.state)}" if run.state in RUN_ENDED else "being stopped already"
 
 
 def _stop(run: Run, actor: Actor) -> str:

@@ -16,7 +16,7 @@ from console.pages.scope import workspace_scope
 from placement import words
 from runs.models import Run, RunAttempt, RunQuerySet
 from runs.presentation import reason_with, run_reason
-from runs.states import RUN_ENDED, RunState, Wanted
+from runs.states import RunState, Wanted
 from tenancy.models import User, Workspace
 
 PAGE_SIZE = 50
@@ -43,11 +43,6 @@ class RunRow:
     reason: str
     gpus: int
     network: str
-
-    @property
-    def may_stop(self) -> bool:
-        """Whether a stop would do anything; who may do it is the scope's matter."""
-        return self.run.wanted == Wanted.RUN and self.run.state not in RUN_ENDED
 
 
 @dataclass(frozen=True, slots=True)

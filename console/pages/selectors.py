@@ -77,12 +77,8 @@ class RunView:
         return self.waits and not self.run.independent
 
     @property
-    def may_stop(self) -> bool:
-        """Whether a stop would do anything. Who may do it is the scope's matter; so below."""
-        return self.run.wanted == Wanted.RUN and not self.ended
-
-    @property
     def may_restart(self) -> bool:
+        """Whether a restart would do anything. Who may do it is the scope's matter; so below."""
         busy = self.waits or self.run.state == RunState.STOPPING
         return not busy and self.run.wanted != Wanted.DELETE
 

@@ -133,6 +133,11 @@ class Run(models.Model):
         return self.name
 
     @property
+    def stoppable(self) -> bool:
+        """Whether a stop would do anything; who may do it is another matter."""
+        return self.wanted == Wanted.RUN and self.state not in RUN_ENDED
+
+    @property
     def shown_id(self) -> int:
         """Of the run that people see."""
         return self.parent_id or self.id

@@ -1,4 +1,4 @@
-"""Followers of logs and live pages: what they get, when it ends, and who may listen."""
+"""Readers and followers of logs: what they get, when it ends, and who may read."""
 
 import asyncio
 from datetime import timedelta
@@ -9,7 +9,7 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from console.streams import live, logs, who
+from console.streams import logs, who
 from console.streams.database import in_thread
 from console.streams.hub import hub
 from machines.silence import machine_mark_unreachable
@@ -17,43 +17,13 @@ from runs import logs as run_logs
 from runs.events import LIVE_CHANNEL
 from runs.models import Assignment, LogChunk
 from tenancy.models import Membership
-from tenancy.services import token_create
 from tests import factories
-from tests.support.console import Stream, in_console, subscribed, until
-from tests.support.gangs import SUCCESS, Gang, back_off_over, placed, replaced
+from tests.support.console import Stream, bearer, in_console, subscribed, until
+from tests.support.gangs import SUCCESS, Gang, back_off_over, replaced
 from wire.agent_messages import Exit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LOGS = "/api/v1/o/acme/w/vision/workers/solo-0/logs"
-
-
-@pytest.fixture
-def solo(house) -> Gang:
-    """A run of one worker, running."""
-    factories.machine_make(house, "gpu-01")
-    return placed(house, "solo", machines=1, on_failure="RestartJob").start()
-
-
-@pytest.fixture
-def worker(solo: Gang) -> Assignment:
-    return solo.members[0]
-
-
-def bearer(house, user=None, **values) -> dict[str, str]:
-    secret = token_create(
-        user=user or house.bea,
-        organization=house.organization,
-        workspace=house.workspace,
-        role="viewer",
-        name="t",
-        **values,
-    )
-    return {"Authorization": f"Bearer {secret.value}"}
-
-
-@pytest.fixture
-def token(house) -> dict[str, str]:
-    return bearer(house)
 
 
 def read(token, *queries: str) -> Any:
@@ -345,47 +315,6 @@ def test_logs_are_only_read(worker, token):
     response = in_console(lambda client: client.post(LOGS, headers=token))
 
     assert (response.status_code, response.headers["allow"]) == (405, "GET")
-
-
-def test_a_live_page_is_told_of_changes(house, solo, token):
-    async def work(_client):
-        await subscribed()
-        run, workspace = f"/live/runs/{solo.run.id}", f"/live/workspaces/{house.workspace.id}"
-        async with Stream(run, token).opened() as one, Stream(workspace, token).opened() as all_:
-            await one.shows(b": hello")
-            await all_.shows(b": hello")
-            assert one.headers["content-type"] == "text/event-stream"
-            await in_thread(solo.end, 0, SUCCESS)
-            await one.shows(b"event: run\ndata: 1\n\n")
-            await all_.shows(b"event: runs\ndata: 1\n\n")
-
-    in_console(work)
-
-
-def test_a_live_page_of_a_stranger_is_not_found(house, solo):
-    foreign = house.cyd
-    paths = [f"/live/runs/{solo.run.id}", f"/live/workspaces/{house.workspace.id}"]
-
-    async def work(client):
-        headers = await in_thread(bearer, house, foreign)
-        found = [(await client.get(path, headers=headers)).status_code for path in paths]
-        return found + [(await client.get(path)).status_code for path in paths]
-
-    assert in_console(work) == [404, 404, 401, 401]
-
-
-def test_a_live_page_ends_when_the_right_to_read_is_gone(house, solo, monkeypatch):
-    monkeypatch.setattr(who, "RIGHTS_SECONDS", 0.2)
-    monkeypatch.setattr(live, "LOOK_SECONDS", 0.1)
-    headers = bearer(house, house.vic)
-
-    async def work(_client):
-        async with Stream(f"/live/runs/{solo.run.id}", headers).opened() as stream:
-            await stream.shows(b": still here")
-            await in_thread(lambda: Membership.objects.filter(user=house.vic).delete())
-            await stream.over()
-
-    in_console(work)
 
 
 def test_a_followed_log_ends_when_the_right_to_read_is_gone(house, worker, monkeypatch):

@@ -177,7 +177,7 @@ def test_runs_of_another_workspace_are_not_here(runs, house, bea, cyd):
 
 
 def test_the_list_ticks_what_can_be_stopped(runs, bea):
-    rows = {row.run.name: row.may_stop for row in bea.get(RUNS).context["page"].rows}
+    rows = {row.run.name: row.run.stoppable for row in bea.get(RUNS).context["page"].rows}
     assert rows == {"llm-7": True, "tune-9": True, "eval-3": False, "ddp-1": True, "ddp-2": True}
 
 

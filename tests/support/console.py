@@ -13,6 +13,7 @@ from console.streams import agents
 from console.streams.hub import hub
 from machines.models import Machine
 from machines.services import credential_create
+from tenancy.services import token_create
 from wire import agent_messages as wire
 from wire.assignments import FEATURES
 from wire.inventory import GpuReport, Inventory
@@ -230,3 +231,16 @@ class Stream:
     async def over(self) -> bytes:
         await until(lambda: self.ended)
         return self.body
+
+
+def bearer(house: Any, user: Any = None, **values: Any) -> dict[str, str]:
+    """The headers of a viewer's token in the house's workspace."""
+    secret = token_create(
+        user=user or house.bea,
+        organization=house.organization,
+        workspace=house.workspace,
+        role="viewer",
+        name="t",
+        **values,
+    )
+    return {"Authorization": f"Bearer {secret.value}"}
