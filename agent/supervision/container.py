@@ -154,13 +154,17 @@ class ContainerSupervisor(Keeper):
             self._follow(int(state["Pid"]))
         self._has_run()
         if self._pid == 0:
-            self._over_with(self._state_of())
+            self._over_with(self._state_of(ended=True))
 
     def _follow(self, pid: int) -> None:
         try:
             descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:  # it has ended
+            return
+        try:
             started = process_started(pid)
-        except OSError:  # it has ended
+        except OSError:
+            os.close(descriptor)
             return
         state = self._state_of()
         if state is None or state["Pid"] != pid:  # it had ended, and another process has got its number
@@ -223,9 +227,11 @@ class ContainerSupervisor(Keeper):
             self._code_found = int(state["ExitCode"])
             self._out_of_memory = bool(state["OOMKilled"])
 
-    def _state_of(self) -> dict[str, Any] | None:
+    def _state_of(self, *, ended: bool = False) -> dict[str, Any] | None:
         """As the engine knows it, once it has noticed what the process is doing. None: the container is known no more.
 
+        `ended`: the process is known to have ended, without a descriptor of it. An engine that hasn't noticed
+        says running, with 0 for the exit code that it will have.
         An engine that is away is waited for; raises EngineAwayError when that takes too long.
         """
         until = boottime() + _AWAY_SECONDS
@@ -237,7 +243,7 @@ class ContainerSupervisor(Keeper):
             except OSError:
                 time.sleep(_AGAIN_SECONDS)
                 continue
-            if not state["Running"] or not self._has_ended():
+            if not state["Running"] or not (ended or self._has_ended()):
                 return state
             time.sleep(_NOTICED_SECONDS)
         raise EngineAwayError
@@ -254,8 +260,8 @@ class ContainerSupervisor(Keeper):
         while self._output is not None and boottime() < until:
             data = self._output.read(PIPE_BYTES)
             if data is None:
-                return
-            if data:
+                self._detach()
+            elif data:
                 self._take(data)
             else:
                 time.sleep(0.005)
