@@ -163,7 +163,7 @@ class ContainerSupervisor(Keeper):
             return
         try:
             started = process_started(pid)
-        except OSError:
+        except OSError:  # it has ended since
             os.close(descriptor)
             return
         state = self._state_of()

@@ -5,7 +5,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,46 +17,41 @@ from agent.supervision.container import ContainerSupervisor
 from agent.supervision.processes import boottime
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Path]:
-    """One that takes an attachment, and is gone for good as soon as it is told to start the container."""
-    path = tmp_path / "docker.sock"
+@contextmanager
+def attached_engine(path: Path, then: Callable[[socket.socket], None]) -> Iterator[Path]:
+    """One that takes an attachment, and does `then` with its listener, before both are closed."""
     listener = socket.create_server(str(path), family=socket.AF_UNIX)
 
     def serve() -> None:
         attached, _ = listener.accept()
         attached.recv(4096)
         attached.sendall(b"HTTP/1.1 101 UPGRADED\r\n\r\n")
-        started, _ = listener.accept()
-        assert started.recv(4096).startswith(b"POST /containers/c/start ")
-        for each in (listener, started, attached):
-            each.close()
+        then(listener)
+        listener.close()
+        attached.close()
 
-    thread = threading.Thread(target=serve)
+    thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     yield path
     thread.join(20)
 
 
-@contextmanager
-def slow_engine(path: Path, states: list[dict[str, Any]]) -> Iterator[Path]:
-    """One that takes an attachment, starts the container, and tells one of `states` each time that it is asked."""
-    listener = socket.create_server(str(path), family=socket.AF_UNIX)
+def gone_at_the_start(listener: socket.socket) -> None:
+    started, _ = listener.accept()
+    assert started.recv(4096).startswith(b"POST /containers/c/start ")
+    listener.close()
+    started.close()
 
-    def serve() -> None:
-        attached, _ = listener.accept()
-        attached.recv(4096)
-        attached.sendall(b"HTTP/1.1 101 UPGRADED\r\n\r\n")
+
+def slow_to_notice(states: list[dict[str, Any]]) -> Callable[[socket.socket], None]:
+    """It starts the container, and tells the next of `states` each time that it is asked."""
+
+    def serve(listener: socket.socket) -> None:
         answer(listener, "POST /containers/c/start ", b"")
         for state in states:
             answer(listener, "GET /containers/c/json ", json.dumps({"State": state}).encode())
-        attached.close()
-        listener.close()
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield path
-    thread.join(20)
+    return serve
 
 
 def answer(listener: socket.socket, expected: str, body: bytes) -> None:
@@ -79,10 +74,11 @@ def supervise(engine: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_engine_that_stays_away_while_it_starts_the_container_loses_the_worker(
-    engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(container, "_AWAY_SECONDS", 0.2)
-    supervise(engine, tmp_path, monkeypatch)
+    with attached_engine(tmp_path / "docker.sock", gone_at_the_start) as engine:
+        supervise(engine, tmp_path, monkeypatch)
     assert Path("started").exists()
     assert not Path("exit.json").exists(), "it may run: nobody may take it for gone"
     assert json.loads(Path("state.json").read_text())["lost"] == (
@@ -97,7 +93,8 @@ def test_a_command_that_ended_before_the_engine_noticed_has_its_exit_code_and_no
     ended.wait()
     running = {"Running": True, "Pid": ended.pid, "ExitCode": 0, "OOMKilled": False}
     noticed = {"Running": False, "Pid": 0, "ExitCode": 3, "OOMKilled": False}
-    with slow_engine(tmp_path / "docker.sock", [running, running, running, noticed]) as engine:
+    late = slow_to_notice([running, running, running, noticed])
+    with attached_engine(tmp_path / "docker.sock", late) as engine:
         supervise(engine, tmp_path, monkeypatch)
     exit_ = json.loads(Path("exit.json").read_text())
     assert (exit_["kind"], exit_["code"]) == ("exited", 3)
