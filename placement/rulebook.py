@@ -139,9 +139,9 @@ RULES: Mapping[Rule, _Fixed | _State | _Live] = {
         pool_guaranteed, lambda trial: trial.ask.request.guaranteed_to_others or None, apart=True
     ),
     Rule.RESERVED: _Fixed(reserved, lambda trial: trial.ask.request.reserved or None, passing=True),
+    Rule.GPUS_BUSY: _Live(gpus_busy, _with_gpus),
     Rule.MEMORY_SHORT: _Live(memory_short, _always),
     Rule.CPU_SHORT: _Live(cpu_short, _always),
-    Rule.GPUS_BUSY: _Live(gpus_busy, _with_gpus),
     Rule.GPUS_SUSPECT: _Live(gpus_suspect, lambda trial: _with_gpus(trial) and trial.ask.group.healthy_only),
     Rule.STALE_AGENT: _State(in_state(MachineState.STALE_AGENT)),
     Rule.DRAINING: _State(in_state(MachineState.DRAINING)),

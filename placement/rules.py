@@ -44,9 +44,9 @@ class Rule(IntEnum):
     POOL_CAP = 23
     POOL_GUARANTEED = 24
     RESERVED = 25
-    MEMORY_SHORT = 26
-    CPU_SHORT = 27
-    GPUS_BUSY = 28
+    GPUS_BUSY = 26  # who holds the GPUs holds cores and memory with them
+    MEMORY_SHORT = 27
+    CPU_SHORT = 28
     GPUS_SUSPECT = 29
     STALE_AGENT = 30
     DRAINING = 31

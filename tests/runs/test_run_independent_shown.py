@@ -57,7 +57,7 @@ def test_while_all_wait_the_run_says_what_the_first_one_lacks(house, machines):
         "Pending",
         (
             "2 of 2 workers wait. 1 machine with 8 free H100s is needed; none is free now; nearest is gpu-01: "
-            "224 GiB of memory free, 800 GiB needed; 0 cores free, 96 needed; 0 of 8 GPUs free, 8 needed; 8 held."
+            "0 of 8 GPUs free, 8 needed; 8 held; 224 GiB of memory free, 800 GiB needed; 0 cores free, 96 needed."
         ),
     )
     told = explanation_of(family.displayed())
@@ -89,7 +89,7 @@ def test_another_run_is_told_of_one_holder(house, machines):
     waiting = factories.run_pending(house, "waits")
     cluster_pass(house.cluster.id)
     told = explanation_of(runs_for_display(Run.objects.filter(id=waiting.id)).get())
-    assert told["machines"][0]["text"].endswith("8 held by sweep")
+    assert told["machines"][0]["text"].startswith("0 of 8 GPUs free, 8 needed; 8 held by sweep;")
     stop = next(change for change in told["changes"] if change["code"] == "end_run")
     assert stop["action"][0]["runs"] == [{"name": "sweep", "gpus": 16}]
     assert told["policy"]["pools"][0]["used_by"] == [{"run": "sweep", "gpus": 16}]
