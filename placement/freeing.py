@@ -27,8 +27,10 @@ class Whereabouts:
     topology: Topology
     holdings: tuple[Holding, ...]
     row: Longs
-    """Per hold on a known machine; the next three are in the same order."""
+    """Per hold on a known machine; the next four are in the same order."""
     holder: Longs
+    gpus: Longs
+    """How many."""
     cpu: npt.NDArray[np.float64]
     memory: npt.NDArray[np.float64]
     gpu_holder: Ints
@@ -38,7 +40,7 @@ class Whereabouts:
     def of(cls, topology: Topology, holdings: Sequence[Holding]) -> "Whereabouts":
         nobody = np.full(topology.gpu_index.shape, UNKNOWN, dtype=np.int32)
         nothing, no_amounts = np.zeros(0, dtype=np.int64), np.zeros(0)
-        return cls(topology, (), nothing, nothing, no_amounts, no_amounts, nobody).plus(holdings)
+        return cls(topology, (), nothing, nothing, nothing, no_amounts, no_amounts, nobody).plus(holdings)
 
     def plus(self, more: Sequence[Holding]) -> "Whereabouts":
         """With these behind those that are known."""
@@ -46,8 +48,10 @@ class Whereabouts:
             return self
         holds = [holding.holds for holding in more]
         numbers = np.arange(len(self.holdings), len(self.holdings) + len(holds))
-        holder = np.repeat(numbers, np.fromiter(map(len, holds), np.int64, len(holds)))
+        how_many = np.fromiter(map(len, holds), np.int64, len(holds))
+        holder = np.repeat(numbers, how_many)
         held = locate(self.topology, chain.from_iterable(holds))
+        gpus = np.bincount(held.gpu_hold, minlength=holder.size)[held.hold]
         gpu_holder = self.gpu_holder.copy()
         gpu_holder[held.gpu_row, held.gpu_slot] = holder[held.gpu_hold]
         return Whereabouts(
@@ -55,6 +59,7 @@ class Whereabouts:
             (*self.holdings, *more),
             np.concatenate((self.row, held.row)),
             np.concatenate((self.holder, holder[held.hold])),
+            np.concatenate((self.gpus, gpus)),
             np.concatenate((self.cpu, held.cpu)),
             np.concatenate((self.memory, held.memory)),
             gpu_holder,

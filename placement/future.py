@@ -4,10 +4,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from placement.arrays import Bools
 from placement.freeing import Freeing, Whereabouts
 from placement.holdings import Holding
 from placement.outcome import Placement
@@ -26,9 +28,40 @@ class Earliest:
 
     at: float | None
     """Epoch seconds, at the latest; None: not before some holding without a time limit has ended."""
+    ended: Bools
+    """(holdings,): those that have ended by then."""
     placement: Placement
     waits_for: tuple[int, ...]
     """Keys of the holdings that end until then and hold something on the placement's machines, ascending."""
+
+
+class Wish(Protocol):
+    """What is asked of the cluster at a moment; `ended`: (holdings,), those that have ended by then.
+
+    Once it fits it goes on fitting when more have ended.
+    """
+
+    def fits(self, cluster: Snapshot, ended: Bools) -> bool: ...
+
+    def place(self, cluster: Snapshot, ended: Bools, keep: frozenset[str]) -> Placement:
+        """Where, given that it fits; on the machines of these names when they serve."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """The wish of one who asks for the same at every moment."""
+
+    request: Request
+
+    def fits(self, cluster: Snapshot, ended: Bools) -> bool:  # noqa: ARG002
+        return fits(cluster, self.request)
+
+    def place(self, cluster: Snapshot, ended: Bools, keep: frozenset[str]) -> Placement:  # noqa: ARG002
+        kept = place_on(cluster, self.request, keep) if keep else None
+        answer = kept or place(cluster, self.request)
+        assert isinstance(answer, Placement)  # noqa: S101  (`fits` has said so)
+        return answer
 
 
 class Departures:
@@ -36,7 +69,7 @@ class Departures:
 
     def __init__(self, where: Whereabouts, ends: npt.NDArray[np.float64]) -> None:
         """`ends`: (holdings,), epoch seconds; inf: without a time limit."""
-        self._where, self._ends = where, ends
+        self.where, self._ends = where, ends
 
     @classmethod
     def of(cls, topology: Topology, holdings: Iterable[Holding]) -> "Departures":
@@ -46,43 +79,44 @@ class Departures:
 
     def plus(self, more: Sequence[Holding]) -> "Departures":
         """With these too; what they share with others is free only when they have ended."""
-        return Departures(self._where.plus(more), np.concatenate((self._ends, _ends(more))))
+        return Departures(self.where.plus(more), np.concatenate((self._ends, _ends(more))))
 
     def ending(self, keys: Collection[int], at: float) -> "Departures":
         """The holdings of these keys end at that moment."""
         if not keys:
             return self
-        these = [holding.key in keys for holding in self._where.holdings]
-        return Departures(self._where, np.where(these, at, self._ends))
+        these = [holding.key in keys for holding in self.where.holdings]
+        return Departures(self.where, np.where(these, at, self._ends))
 
     def earliest(
-        self, snapshot: Snapshot, request: Request, *, keep: frozenset[str] = frozenset()
+        self, snapshot: Snapshot, wish: Wish, *, keep: frozenset[str] = frozenset()
     ) -> Earliest | None:
         """The first moment at which the gang could be placed as holdings end by their limits, those without one last.
 
         `keep`: names of machines to use when they serve at that moment too. None: not even when all have ended.
         Each moment frees more than the one before, so the first that is enough is found by halving.
         """
-        freeing = Freeing(snapshot, self._where)
+        freeing = Freeing(snapshot, self.where)
         moments = [-inf, *np.unique(self._ends).tolist()]
 
-        def cluster_after(number: int) -> Snapshot:
-            return freeing.after(self._ends <= moments[number]) if number else snapshot
+        def then(number: int) -> tuple[Snapshot, Bools]:
+            ended = self._ends <= moments[number]
+            return (freeing.after(ended) if number else snapshot), ended
 
-        first = _first(len(moments), lambda number: fits(cluster_after(number), request))
+        first = _first(len(moments), lambda number: wish.fits(*then(number)))
         if first is None:
             return None
-        placement = _placement(cluster_after(first), request, keep)
+        placement = wish.place(*then(first), keep)
         machines = np.array([rank.machine for rank in placement.ranks])
         there = freeing.holders_on(machines)
         gone = there[self._ends[there] <= moments[first]].tolist()
-        waits_for = sorted(self._where.holdings[number].key for number in gone)
-        return Earliest(_time(moments[first]), placement, tuple(waits_for))
+        waits_for = sorted(self.where.holdings[number].key for number in gone)
+        return Earliest(_time(moments[first]), self._ends <= moments[first], placement, tuple(waits_for))
 
 
 def earliest(snapshot: Snapshot, request: Request, holdings: Iterable[Holding]) -> Earliest | None:
     """The same for one who asks once."""
-    return Departures.of(snapshot.topology, holdings).earliest(snapshot, request)
+    return Departures.of(snapshot.topology, holdings).earliest(snapshot, Always(request))
 
 
 def _ends(holdings: Sequence[Holding]) -> npt.NDArray[np.float64]:
@@ -104,10 +138,3 @@ def _first(count: int, enough: Callable[[int], bool]) -> int | None:
     if not enough(count - 1):
         return None
     return bisect_left(range(count - 1), True, key=enough)
-
-
-def _placement(snapshot: Snapshot, request: Request, keep: frozenset[str]) -> Placement:
-    kept = place_on(snapshot, request, keep) if keep else None
-    answer = kept or place(snapshot, request)
-    assert isinstance(answer, Placement)  # noqa: S101  (`fits` has said so)
-    return answer

@@ -14,10 +14,11 @@ from placement.phrases import (
     plural,
     shortened,
 )
-from placement.words_machine import GROUP_TITLES, Data, machine_sentence, port_kind
+from placement.words_machine import GROUP_TITLES, QUOTA_KEPT, Data, machine_sentence, port_kind
 
 __all__ = [
     "GROUP_TITLES",
+    "QUOTA_KEPT",
     "VERDICTS",
     "Data",
     "headline",

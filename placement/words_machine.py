@@ -49,6 +49,9 @@ GROUP_TITLES: Mapping[str, str] = {
 }
 """Short form of each code: the heading under which machines are listed. "" is for machines that no rule refuses."""
 
+QUOTA_KEPT = "Kept for a run that goes first"
+"""Instead of the heading of a pool's cap or guarantee."""
+
 
 def _suspects(numbers: Data) -> str:
     ready = f"{numbers['healthy']} of {numbers['free']} free GPUs are healthy, {numbers['needed']} needed"
@@ -86,12 +89,20 @@ def _model(numbers: Data, asked: Data) -> str:
     return f"{numbers['model'] or 'unknown model'}; {wanted} {verb} asked"
 
 
+def _kept(numbers: Data) -> str:
+    return f"{_pool(numbers)}: what quotas leave there is kept for {numbers['kept']}, which goes first"
+
+
 def _cap(numbers: Data) -> str:
+    if "kept" in numbers:
+        return _kept(numbers)
     text = f"{_pool(numbers)}: this run would pass the cap of {numbers.get('workspace', 'its workspace')}"
     return f"{text}, {_in_use(numbers)}" if "cap" in numbers else text
 
 
 def _guaranteed(numbers: Data) -> str:
+    if "kept" in numbers:
+        return _kept(numbers)
     text = f"{_pool(numbers)}: what is free there is guaranteed to other workspaces"
     return f"{text}, {_in_use(numbers)}" if "cap" in numbers else text
 
@@ -155,8 +166,8 @@ _COUNTED: Mapping[str, Callable[[Data], str]] = {
 """Sentences from the reason's own numbers.
 
 What policy and order know beyond the cluster is joined in by the caller, where it is to be told: `used` and `cap`
-(GPUs) and `workspace` for a pool's cap and guarantee, `run` and `at` (a time in the reader's words) for a reservation,
-`by`, `ago` (a duration) and `why` for a cordon, `signs` (the
+(GPUs) and `workspace` for a pool's cap and guarantee, `kept` (a run) where what they leave is kept for one, `run` and
+`at` (a time in the reader's words) for a reservation, `by`, `ago` (a duration) and `why` for a cordon, `signs` (the
 evidence) for GPUs that are suspect or faulty.
 """
 

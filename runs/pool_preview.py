@@ -16,9 +16,9 @@ from django.db import transaction
 from machines.models import Cluster, Pool
 from placement.outcome import Placement
 from placement.policy import Decision, Job, Refused, Running, Share
-from placement.policy.cycle import place_within
 from placement.policy.jobs import Shares
 from placement.policy.quotas import Ledger, pools_of
+from placement.policy.within import place_within
 from runs.machine_preview import Naming, Preview, Queue, Side, Told, told_once
 from runs.models import Run
 from runs.scheduling.planning import shares_load
@@ -74,8 +74,8 @@ class _PoolSide(Side):
         return {job.key for job in self.plan.jobs if self._has_room(job)}
 
     def _has_room(self, job: Job) -> bool:
-        _, outcome = place_within(self.ledger, job, self.snapshot, self.ledger.closed(job))
-        return isinstance(outcome, Placement)
+        within = place_within(self.ledger, job, self.snapshot, self.ledger.closed(job))
+        return isinstance(within.outcome, Placement)
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -174,8 +174,11 @@ def waiting_words(explanation: Reason, workspace: int) -> str:
         return words.headline(explanation)
     first = wait["behind"][0]
     if wait["cause"] == "quota_kept":
+        kept_for = wait["behind"][-1]
+        if kept_for["workspace"] == workspace:
+            return f"{kept_for['run']} goes first; what is left of this workspace's quota is kept for it."
         return (
-            f"{wait['behind'][-1]['run']} goes first; what is left of this workspace's quota is kept for it."
+            f"{SOMEBODY_S_RUN[0].upper()}{SOMEBODY_S_RUN[1:]} goes first; what quotas leave is kept for it."
         )
     keeps = "goes first and keeps machines that this run could use."
     if first["workspace"] == workspace:

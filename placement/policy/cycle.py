@@ -12,38 +12,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from placement.ever import Impossible, possible_ever
-from placement.future import Departures
+from placement.future import Departures, Earliest
 from placement.holdings import Hold, Holding
 from placement.outcome import Placement, Refusal
 from placement.place import fits, fits_unreserved, place
 from placement.policy.jobs import Decision, Job, Memory, Patient, Placed, Refused, Reserved, Running, Shares
 from placement.policy.order import Order
-from placement.policy.quotas import Ledger, pools_of
+from placement.policy.promises import NOTHING, Promise, Promises
+from placement.policy.quotas import Ledger, Pledge, pools_of
 from placement.policy.reserve import STOPPING_SECONDS, Reservations
+from placement.policy.stays import Owner, Stays
 from placement.policy.victims import candidates, stoppable_now
+from placement.policy.within import Later, place_within
 from placement.preempt import Preemption, preempt
 from placement.request import Request
 from placement.snapshot import Snapshot
 
 MOST_PREEMPTIONS = 32
 """Jobs per pass for which victims are looked for: each look asks the engine many times."""
-
-
-def place_within(
-    ledger: Ledger, job: Job, snapshot: Snapshot, request: Request
-) -> tuple[Request, Placement | Refusal]:
-    """Asks the engine until its answer keeps all quotas: a gang over several pools may pass one as a whole only.
-
-    `request`: the job's, as `ledger.closed` gives it at least.
-    """
-    while True:
-        outcome = place(snapshot, request)
-        if isinstance(outcome, Refusal):
-            return request, outcome
-        stricter = ledger.broken(job, request, outcome)
-        if stricter is None:
-            return request, outcome
-        request = stricter
 
 
 class Cycle:
@@ -66,14 +52,16 @@ class Cycle:
         self._taken: list[Hold] = []
         """By jobs that were placed since, not yet in `_whole`."""
         self._claims = {job.key: job.claims for job in self._jobs if job.claims}
-        self._limits = {job.key: job.limit_seconds for job in self._jobs}
+        self._waiting = {job.key: job for job in self._jobs}
         self._open = self._less_claims()
         self._running = {run.holding.key: run for run in running}
         self._ledger = Ledger(snapshot, self._running.values(), shares)
-        for job in self._jobs:
-            self._ledger.pledge(job.workspace, job.claims)
+        self._pledges: dict[int, Pledge] = {
+            job.key: self._ledger.pledge(job, job.claims) for job in self._jobs if job.claims
+        }
         self._order = Order(usage, _guaranteed(shares))
         self._reservations = Reservations(now)
+        self._promises = Promises(now)
         self._memory = memory or Memory()
         self._occupied: dict[int, frozenset[str]] = {}
         """By family: the machines on which this cycle has placed a worker of it."""
@@ -94,13 +82,15 @@ class Cycle:
 
     def judge(self, job: Job) -> Decision:
         """What is to be done about the job now. Nothing changes but reservations, and claims of a preemption."""
-        self._ledger.pledge(job.workspace, self.claims_of(job), back=True)
-        self._ledger.grant(job.workspace, self.claims_of(job))
+        if pledge := self._pledges.pop(job.key, None):
+            self._ledger.redeem(job, pledge)
+            self._ledger.grant(pledge)
         try:
             return self._judge(job)
         finally:
-            self._ledger.grant(job.workspace, ())
-            self._ledger.pledge(job.workspace, self.claims_of(job))
+            self._ledger.revoke()
+            if claimed := self.claims_of(job):
+                self._pledges[job.key] = self._ledger.pledge(job, claimed)
 
     def _judge(self, job: Job) -> Decision:
         snapshot = self.seen_by(job)
@@ -110,13 +100,16 @@ class Cycle:
         if claimed := self.claims_of(job):
             reserved -= {hold.machine for hold in claimed}
         asked = self._ledger.closed(job, reserved=reserved, occupied=self._occupied_for(job))
-        kept = {} if claimed else self._ledger.kept_from(job, self._now)
-        if kept:
-            behind += tuple(dict.fromkeys(each.key for each in kept.values()))
-        closed = replace(asked, over_cap=asked.over_cap | frozenset(kept)) if kept else asked
-        request, outcome = place_within(self._ledger, job, snapshot, closed)
-        if isinstance(outcome, Refusal) and kept and fits(snapshot, asked):
-            return Refused("order", outcome, request, behind=behind, quota_kept=True)
+        caps = {} if claimed else self._ledger.kept_from(job, self._now)
+        keeps = NOTHING if claimed else self._promises.before(job)
+        closed = replace(asked, over_cap=asked.over_cap | frozenset(caps)) if caps else asked
+        found = place_within(self._ledger, job, snapshot, closed, keeps)
+        request, outcome = found.request, found.outcome
+        kept = found.kept | {pool: each.key for pool, each in caps.items()}
+        behind = (*(key for key in behind if key not in kept.values()), *dict.fromkeys(kept.values()))
+        if isinstance(outcome, Refusal) and kept and self._has_room(job, snapshot, asked):
+            again = self._reserve_again(job, snapshot, request)
+            return Refused("order", outcome, request, behind=behind, reserved=again, quota_kept=kept)
         if isinstance(outcome, Refusal):
             if claimed and not self._will_fit(job, request):
                 self._give_up(job)
@@ -130,11 +123,13 @@ class Cycle:
     def took(self, job: Job, placement: Placement) -> None:
         """The job was placed so: what it holds is taken from those that come after."""
         claimed = self._claims.pop(job.key, ())
-        self._ledger.pledge(job.workspace, claimed, back=True)
+        if pledge := self._pledges.pop(job.key, None):
+            self._ledger.redeem(job, pledge)
         holds = placement.holds
         self._taken += holds
         self._open = self._less_claims() if claimed else self._open.held(holds)
         self._ledger.take(job, placement)
+        self._promises.took(job, placement)
         self._order.charge(job)
         if job.family is not None:
             taken = frozenset(rank.machine_name for rank in placement.ranks)
@@ -191,12 +186,17 @@ class Cycle:
         if impossible := self._impossible(job, snapshot):
             return Refused("never", refusal, request, impossible=impossible)
         if fits_unreserved(refusal):
-            return Refused("order", refusal, request)
+            return Refused("order", refusal, request, reserved=self._reserve_again(job, snapshot, request))
         if self._policy_is_why(job, snapshot, request):
-            if request.over_cap:
+            reserved = self._reserve_again(job, snapshot, request)
+            if request.over_cap and reserved is None:
                 self._ledger.keep(job, self._running.values(), self._now + STOPPING_SECONDS)
-            return Refused("policy", refusal, request)
+            return Refused("policy", refusal, request, reserved=reserved)
         return self._waits_for_room(job, snapshot, request, refusal)
+
+    def _has_room(self, job: Job, snapshot: Snapshot, asked: Request) -> bool:
+        """Whether it could start if nothing were kept for others."""
+        return isinstance(place_within(self._ledger, job, snapshot, asked).outcome, Placement)
 
     def _policy_is_why(self, job: Job, snapshot: Snapshot, request: Request) -> bool:
         """Whether it would fit without quotas, now or (no pool is open at all) ever."""
@@ -231,7 +231,7 @@ class Cycle:
         """What was freed for it no longer helps: from here on it is judged as one that was granted nothing."""
         del self._claims[job.key]
         self._open = self._less_claims()
-        self._ledger.grant(job.workspace, ())
+        self._ledger.revoke()
 
     def _will_fit(self, job: Job, request: Request) -> bool:
         """Whether there is room once all that is being stopped has ended."""
@@ -239,7 +239,36 @@ class Cycle:
         return fits(self._less(self._with_claims().released(leaving), job.key), request)
 
     def _reserve(self, job: Job, snapshot: Snapshot, request: Request) -> Reserved | None:
-        return self._reservations.make(job, snapshot, request, lambda: self._departures_for(job))
+        later: list[Later] = []
+
+        def wish() -> tuple[Departures, Later]:
+            departures = self._departures_for(job)
+            stays = Stays(snapshot, departures.where, self._owner)
+            standing = [each for each in self._promises.made if each.job.key not in self._claims]
+            later.append(Later(job, request, self._ledger, stays, standing))
+            return departures, later[0]
+
+        pools = self._ledger.may_ever_use(job)
+        made = self._reservations.make(job, snapshot, pools, wish)
+        if made is None:
+            return None
+        reserved, found = made
+        self._promise(job, found, later[0])
+        return reserved
+
+    def _reserve_again(self, job: Job, snapshot: Snapshot, request: Request) -> Reserved | None:
+        """What was promised to it stands, though it be policy or order that it waits for now."""
+        return self._reserve(job, snapshot, request) if job.kept else None
+
+    def _promise(self, job: Job, found: Earliest, later: Later) -> None:
+        claimed = frozenset(self._claims) - {job.key}
+        self._promises.make(Promise(job, found.placement, found.at, later.ledger_at(found.ended), claimed))
+
+    def _owner(self, key: int) -> Owner:
+        if run := self._running.get(key):
+            return Owner(run.workspace, firm=not run.preemptible and not run.leaving)
+        job = self._waiting[key]
+        return Owner(job.workspace, firm=not job.preemptible)
 
     def _departures_for(self, job: Job) -> Departures:
         """What stands in the job's way, claims of others included: these last longer than who is being stopped."""
@@ -251,7 +280,7 @@ class Cycle:
         self._started = []
         soon = self._now + STOPPING_SECONDS
         claims = [
-            Holding(key, holds, None if (limit := self._limits[key]) is None else soon + limit)
+            Holding(key, holds, None if (limit := self._waiting[key].limit_seconds) is None else soon + limit)
             for key, holds in self._claims.items()
             if key != job.key
         ]
@@ -273,22 +302,19 @@ class Cycle:
         if found is None or not self._may_use(job, request, found):
             return None
         for key in found.victims:
+            self._ledger.leave(self._running[key])
             self._running[key] = replace(self._running[key], leaving=True)
         self._stoppable = [run for run in self._stoppable if run.holding.key not in found.victims]
         self._claims[job.key] = found.placement.holds
         self._open = self._less_claims()
+        self._promises.claimed(job, found.placement.holds, after=STOPPING_SECONDS)
         return found
 
     def _may_use(self, job: Job, request: Request, found: Preemption) -> bool:
-        """Whether quotas leave to the job what it would free; to them its victims have left then."""
-        victims = [self._running[key] for key in found.victims]
-        for run in victims:
-            self._ledger.leave(run)
-        if self._ledger.broken(job, request, found.placement) is None:
-            return True
-        for run in victims:
-            self._ledger.leave(run, back=True)
-        return False
+        """Whether quotas leave to the job what it would free, and it leaves to others what is promised to them."""
+        if self._ledger.broken(job, request, found.placement) is not None:
+            return False
+        return self._promises.before(job, after=STOPPING_SECONDS).kept_by(job, request, found.placement)
 
     def _may_preempt(self, job: Job) -> bool:
         """Cheap, for the many that may not."""

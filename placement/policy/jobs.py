@@ -128,8 +128,8 @@ class Refused:
     """Made for it by this judgement."""
     preemption: Preemption | None = None
     """Whom to stop so that it can start."""
-    quota_kept: bool = False
-    """What the workspace may use is kept for one of its runs that goes first."""
+    quota_kept: Mapping[str, int] = field(default_factory=dict)
+    """What quotas leave is kept for jobs that go first: by pool, the key of one. Empty where that is not the cause."""
     making_room: bool = False
     """What was stopped in its favour has not ended yet."""
     impossible: Impossible | None = None

@@ -1,24 +1,27 @@
-"""Quotas per workspace and pool: a cap, and a guaranteed share that is lent to preemptible runs only."""
+"""Quotas per workspace and pool: a cap, and a guaranteed share that is lent to preemptible runs only.
+
+What is lent can be taken back. So guarantees are counted against the other runs alone, and the room that they leave
+only grows as runs end.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from math import inf, isinf
 
 import numpy as np
 
 from placement.arrays import UNKNOWN
-from placement.facts import MachineState
 from placement.holdings import Hold
 from placement.outcome import Placement
 from placement.policy.jobs import Job, Running, Share, Shares
+from placement.policy.stays import OPEN, Cell, Gone
 from placement.request import GroupRequest, Request
 from placement.snapshot import Snapshot
 from placement.topology import Topology
 
 _Pools = frozenset[str]
-
-_OPEN = np.uint8(int(MachineState.READY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,15 @@ class Kept:
     """When enough of it is free at the latest; None: a run that uses it has no time limit."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pledge:
+    """What is kept for a job until it is placed."""
+
+    gpus: Counter[Cell]
+    twice: Counter[Cell]
+    """Of these, what runs of the same workspace hold that are being stopped."""
+
+
 class Ledger:
     """GPUs used by workspace and pool, kept as jobs are placed."""
 
@@ -38,31 +50,66 @@ class Ledger:
         self._shares = shares
         self._pools = tuple(dict.fromkeys(pool for _, pool in shares))
         """Those of which any workspace has a share."""
-        self._used: Counter[tuple[int, str]] = Counter()
-        self._of_run: dict[int, Counter[tuple[int, str]]] = {}
-        self._leaving: Counter[tuple[int, str]] = Counter()
-        """What of it is about to end: to caps it is still used, to guarantees it is free already."""
+        self._used: Counter[Cell] = Counter()
+        self._firm: Counter[Cell] = Counter()
+        """What of it can't be taken back; what is about to end is not counted any more."""
+        self._leaving: Counter[Cell] = Counter()
+        """What of it is about to end: caps count it still."""
+        self._twice: Counter[Cell] = Counter()
+        """What runs that are being stopped hold of what is pledged to their own workspace."""
+        self._of_run: dict[int, Counter[Cell]] = {}
+        self._departing: dict[int, set[tuple[str, int]]] = {}
+        """By workspace: GPUs of its runs that are being stopped."""
         self._free = _free_by_pool(snapshot)
+        """GPUs on machines that take runs which nobody holds, or only one from whom they can be taken back."""
         self._granted: dict[str, int] = {}
         """GPUs by pool that others were stopped for, for the job that is being judged."""
-        self._kept: dict[tuple[int, str], Kept] = {}
-        self._owed: dict[tuple[int, str], int] = {}
-        """What a workspace does not use of what is guaranteed to it; all that of a pool is in the next."""
+        self._eased: Counter[Cell] = Counter()
+        """Of that, what will end for its sake: until it has, its workspace's cap does not count it."""
+        self._kept: dict[Cell, Kept] = {}
+        self._owed: dict[Cell, int] = {}
+        """What of its guarantee a workspace uses for no run that stays; all that of a pool is in the next."""
         self._owed_in: Counter[str] = Counter()
         for run in running:
-            for (workspace, pool), gpus in self._held(run).items():
-                self._used[workspace, pool] += gpus
+            held = self._held(run)
+            self._used.update(held)
+            if run.preemptible or run.leaving:
+                self._lend(snapshot, run)
+            else:
+                self._firm.update(held)
             if run.leaving:
                 self.leave(run)
         for workspace, pool in shares:
             self._owe(workspace, pool)
 
+    def _lend(self, snapshot: Snapshot, run: Running) -> None:
+        row_of = self._topology.row_of
+        there = [hold for hold in run.holding.holds if hold.machine in row_of]
+        back = [hold for hold in there if snapshot.state[row_of[hold.machine]] == OPEN]
+        for (_, pool), gpus in self._by_pool(run.workspace, back).items():
+            self._free[pool] = self._free.get(pool, 0) + gpus
+
+    def later(self, gone: Gone) -> "Ledger":
+        """As it will be when so much has ended. What the job that is judged was granted counts no more."""
+        then = copy(self)
+        then.give_back(gone)
+        return then
+
+    def give_back(self, gone: Gone) -> None:
+        """So much has ended. Nothing that a copy of this shares is changed."""
+        self._used, self._twice = self._used + self._twice + self._eased - gone.used, Counter()
+        self._firm = self._firm - gone.firm
+        self._free = {pool: free + gone.opened[pool] for pool, free in self._free.items()}
+        self._owed, self._owed_in = self._owed.copy(), self._owed_in.copy()
+        self._granted, self._eased = {}, Counter()
+        for cell in self._shares:
+            self._owe(*cell)
+
     def used(self, workspace: int, pool: str) -> int:
         return self._used[workspace, pool]
 
     def take(self, job: Job, placement: Placement) -> None:
-        for (workspace, pool), gpus in self._placed(job, placement).items():
-            self._use(workspace, pool, gpus)
+        self._use(job, self._placed(job, placement))
 
     def closed(
         self, job: Job, *, reserved: frozenset[str] = frozenset(), occupied: frozenset[str] = frozenset()
@@ -75,7 +122,7 @@ class Ledger:
         """
         if not job.gpus or not self._shares:
             return replace(job.request, reserved=reserved, occupied=occupied)
-        least = min(_least(group) for group in job.request.groups if group.gpus)
+        least = _smallest(job)
         room = sum(self._cap_room(job.workspace, pool) for pool in pools_of(job.request, self._topology))
         over, lent = self._close(job, dict.fromkeys(self._pools, least), capped=room < job.gpus)
         return replace(
@@ -132,6 +179,21 @@ class Ledger:
             return None
         return replace(request, over_cap=over, guaranteed_to_others=lent)
 
+    def has_room_for_all(self, job: Job, request: Request) -> bool:
+        """Whether each pool that is open to the request has room for the whole job."""
+        over, lent = self._close(job, dict.fromkeys(self._pools, job.gpus))
+        return (over | lent) & pools_of(
+            request, self._topology
+        ) <= request.over_cap | request.guaranteed_to_others
+
+    def may_ever_use(self, job: Job) -> frozenset[str]:
+        """The pools that the request may use whose caps are not below the smallest worker of it."""
+        pools = pools_of(job.request, self._topology)
+        if not job.gpus or not self._shares:
+            return pools
+        least, caps = _smallest(job), {pool: self._share(job.workspace, pool).cap for pool in pools}
+        return frozenset(pool for pool, cap in caps.items() if cap is None or cap >= least)
+
     def pools_due(self, job: Job) -> tuple[str, ...]:
         """Pools in which the whole job is covered by what is guaranteed to its workspace."""
         return tuple(
@@ -142,7 +204,8 @@ class Ledger:
 
     def borrowed(self, workspace: int, pool: str) -> int:
         """GPUs that the workspace uses of the pool beyond what is guaranteed to it."""
-        return self._lasting(workspace, pool) - self._share(workspace, pool).guaranteed
+        lasting = self.used(workspace, pool) - self._leaving[workspace, pool]
+        return lasting - self._share(workspace, pool).guaranteed
 
     def gpus_in(self, pool: str, run: Running) -> int:
         return self._held(run)[run.workspace, pool]
@@ -150,33 +213,53 @@ class Ledger:
     def gpus_by_pool(self, run: Running) -> dict[str, int]:
         return {pool: gpus for (_, pool), gpus in self._held(run).items()}
 
-    def leave(self, run: Running, *, back: bool = False) -> None:
-        """The run is being stopped; `back`: it stays after all."""
-        for (workspace, pool), held in self._held(run).items():
-            gpus = -held if back else held
-            self._leaving[workspace, pool] += gpus
-            self._free[pool] = self._free.get(pool, 0) + gpus
-            self._owe(workspace, pool)
+    def leave(self, run: Running) -> None:
+        """The run is being stopped."""
+        self._leaving.update(self._held(run))
+        gpus = {(hold.machine, gpu) for hold in run.holding.holds for gpu in hold.gpus}
+        self._departing.setdefault(run.workspace, set()).update(gpus)
 
-    def pledge(self, workspace: int, holds: Collection[Hold], *, back: bool = False) -> None:
-        """Keeps the room that a preemption was granted with until its job is placed; `back`: gives it back."""
-        if not holds:
-            return
-        for (_, pool), gpus in self._by_pool(workspace, holds).items():
-            self._use(workspace, pool, -gpus if back else gpus)
+    def pledge(self, job: Job, holds: Collection[Hold]) -> Pledge:
+        """Keeps the room that a preemption was granted with until its job is placed.
 
-    def grant(self, workspace: int, holds: Collection[Hold]) -> None:
+        What the workspace's own runs hold until they have ended is in use already, and is counted once.
+        """
+        departing = self._departing.get(job.workspace, set())
+        twice = self._by_pool(job.workspace, (_of(hold, departing) for hold in holds))
+        pledge = Pledge(self._by_pool(job.workspace, holds), twice)
+        self._use(job, pledge.gpus)
+        self._used.subtract(twice)
+        self._twice.update(twice)
+        return pledge
+
+    def redeem(self, job: Job, pledge: Pledge) -> None:
+        """Gives back what was pledged."""
+        self._use(job, pledge.gpus, sign=-1)
+        self._used.update(pledge.twice)
+        self._twice.subtract(pledge.twice)
+
+    def grant(self, pledge: Pledge) -> None:
         """What the job that is judged now was granted: quotas were asked then, and lending goes on beside it."""
-        self._granted = {pool: gpus for (_, pool), gpus in self._by_pool(workspace, holds).items()}
+        self._granted = {pool: gpus for (_, pool), gpus in pledge.gpus.items()}
+        self._eased = pledge.twice
+        self._used.subtract(pledge.twice)
 
-    def _use(self, workspace: int, pool: str, gpus: int) -> None:
-        self._used[workspace, pool] += gpus
-        self._free[pool] = self._free.get(pool, 0) - gpus
-        self._owe(workspace, pool)
+    def revoke(self) -> None:
+        """The job is judged, or has given up what it was granted."""
+        self._used.update(self._eased)
+        self._granted, self._eased = {}, Counter()
+
+    def _use(self, job: Job, held: Counter[Cell], sign: int = 1) -> None:
+        for (workspace, pool), gpus in held.items():
+            self._used[workspace, pool] += sign * gpus
+            if not job.preemptible:
+                self._firm[workspace, pool] += sign * gpus
+                self._free[pool] = self._free.get(pool, 0) - sign * gpus
+                self._owe(workspace, pool)
 
     def _owe(self, workspace: int, pool: str) -> None:
         """What is owed to the workspace is worked out anew: asked for each job, it changes with few."""
-        owed = max(0, self._share(workspace, pool).guaranteed - self._lasting(workspace, pool))
+        owed = max(0, self._share(workspace, pool).guaranteed - self._firm[workspace, pool])
         self._owed_in[pool] += owed - self._owed.get((workspace, pool), 0)
         self._owed[workspace, pool] = owed
 
@@ -197,32 +280,29 @@ class Ledger:
         return float("inf") if cap is None else cap - self.used(workspace, pool)
 
     def _unlent_room(self, workspace: int, pool: str) -> float:
-        """GPUs that a run which can't be taken back may use: free ones not guaranteed to others, or its own share."""
+        """GPUs that a run which can't be taken back may use: those not guaranteed to others, or its own share."""
         own = self._owed.get((workspace, pool), 0)
         due = self._owed_in[pool] - own
         free = max(self._free.get(pool, 0) - due, self._granted.get(pool, 0))
         return max(own, free) if due else float("inf")
 
-    def _lasting(self, workspace: int, pool: str) -> int:
-        return self.used(workspace, pool) - self._leaving[workspace, pool]
-
     def _share(self, workspace: int, pool: str) -> Share:
         return self._shares.get((workspace, pool), Share())
 
-    def _placed(self, job: Job, placement: Placement) -> Counter[tuple[int, str]]:
-        used: Counter[tuple[int, str]] = Counter()
+    def _placed(self, job: Job, placement: Placement) -> Counter[Cell]:
+        used: Counter[Cell] = Counter()
         for rank in placement.ranks:
             used[job.workspace, self._pool(rank.machine)] += len(rank.gpus)
         return used
 
-    def _held(self, run: Running) -> Counter[tuple[int, str]]:
+    def _held(self, run: Running) -> Counter[Cell]:
         key = run.holding.key
         if key not in self._of_run:
             self._of_run[key] = self._by_pool(run.workspace, run.holding.holds)
         return self._of_run[key]
 
-    def _by_pool(self, workspace: int, holds: Iterable[Hold]) -> Counter[tuple[int, str]]:
-        used: Counter[tuple[int, str]] = Counter()
+    def _by_pool(self, workspace: int, holds: Iterable[Hold]) -> Counter[Cell]:
+        used: Counter[Cell] = Counter()
         for hold in holds:
             row = self._topology.row_of.get(hold.machine)
             if row is not None and hold.gpus:
@@ -251,13 +331,23 @@ def pools_of(request: Request, topology: Topology) -> frozenset[str]:
     return pools
 
 
+def _of(hold: Hold, gpus: Collection[tuple[str, int]]) -> Hold:
+    """What of the hold is on these GPUs."""
+    return replace(hold, gpus=tuple(gpu for gpu in hold.gpus if (hold.machine, gpu) in gpus))
+
+
 def _free_by_pool(snapshot: Snapshot) -> dict[str, int]:
     """Free GPUs on machines that take runs."""
     topology = snapshot.topology
-    counted = (snapshot.state == _OPEN) & (topology.pool != UNKNOWN)
+    counted = (snapshot.state == OPEN) & (topology.pool != UNKNOWN)
     free = snapshot.gpus_free[counted]
     sums = np.bincount(topology.pool[counted], weights=free, minlength=len(topology.pools))
     return {name: int(gpus) for name, gpus in zip(topology.pools, sums, strict=True)}
+
+
+def _smallest(job: Job) -> int:
+    """GPUs of the smallest worker of the job that has any."""
+    return min(_least(group) for group in job.request.groups if group.gpus)
 
 
 def _least(group: GroupRequest) -> int:

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from placement.future import Departures
+from placement.future import Departures, Earliest, Wish
 from placement.policy.jobs import Job, Reserved
-from placement.policy.quotas import pools_of
 from placement.request import Request
 from placement.snapshot import Snapshot
 
@@ -46,15 +45,23 @@ class Reservations:
         return can_be_stopped and in_time
 
     def make(
-        self, job: Job, snapshot: Snapshot, request: Request, departures: Callable[[], Departures]
-    ) -> Reserved | None:
-        """A reservation for a job that could not start, when it competes with none that has one."""
+        self,
+        job: Job,
+        snapshot: Snapshot,
+        pools: frozenset[str],
+        wish: Callable[[], tuple[Departures, Wish]],
+    ) -> tuple[Reserved, Earliest] | None:
+        """A reservation for a job that could not start, when it competes with none that has one.
+
+        `pools`: those that it may ever use.
+        """
         if len(self.made) >= MOST_RESERVATIONS:
             return None
-        pools, models = _reach(request, snapshot)
+        models = _models(job.request, snapshot)
         if any(_meet(pools, models, each) for each in self.made):
             return None
-        found = departures().earliest(snapshot, request, keep=job.kept)
+        departures, wished = wish()
+        found = departures.earliest(snapshot, wished, keep=job.kept)
         if found is None:
             return None
         machines = frozenset(rank.machine_name for rank in found.placement.ranks)
@@ -62,15 +69,15 @@ class Reservations:
             job.key, job.priority, machines, found.at, found.waits_for, pools=pools, models=models
         )
         self.made.append(reserved)
-        return reserved
+        return reserved, found
 
 
-def _reach(request: Request, snapshot: Snapshot) -> tuple[frozenset[str], frozenset[str]]:
-    """Pools and models that the request may use, as far as it names them."""
-    pools, models = pools_of(request, snapshot.topology), frozenset(snapshot.topology.models)
+def _models(request: Request, snapshot: Snapshot) -> frozenset[str]:
+    """Models that the request may use, as far as it names them."""
+    models = frozenset(snapshot.topology.models)
     if all(group.models for group in request.groups):
         models &= _union(group.models for group in request.groups)
-    return pools - request.over_cap - request.guaranteed_to_others, models
+    return models
 
 
 def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:

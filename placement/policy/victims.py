@@ -14,8 +14,6 @@ def candidates(job: Job, stoppable: Sequence[Running], ledger: Ledger, now: floa
     `stoppable`: the newest first (`stoppable_now`).
     """
     lower = [run for run in stoppable if run.priority < job.priority]
-    if not job.preemptible and not ledger.pools_due(job):
-        lower = _beyond_guarantees(job, lower, ledger)
     due = _due(job, [run for run in stoppable if run.priority >= job.priority], ledger)
     return [Candidate(run.holding, run.gpus * (now - run.started_at)) for run in (*lower, *due)]
 
@@ -28,21 +26,6 @@ def stoppable_now(running: Iterable[Running], now: float) -> list[Running]:
         if run.preemptible and not run.leaving and now - run.started_at >= SPARED_SECONDS
     ]
     return sorted(stoppable, key=lambda run: (-run.started_at, run.holding.key))
-
-
-def _beyond_guarantees(job: Job, stoppable: Sequence[Running], ledger: Ledger) -> list[Running]:
-    """Those that can all end without making a guarantee of another workspace due, whose the room would be then."""
-    left: dict[tuple[int, str], int] = {}
-    found = []
-    for run in stoppable:
-        held = ledger.gpus_by_pool(run)
-        spare = {pool: left.get((run.workspace, pool), ledger.borrowed(run.workspace, pool)) for pool in held}
-        if run.workspace == job.workspace:
-            found.append(run)
-        elif all(spare[pool] >= gpus for pool, gpus in held.items()):
-            found.append(run)
-            left |= {(run.workspace, pool): spare[pool] - gpus for pool, gpus in held.items()}
-    return found
 
 
 def _due(job: Job, stoppable: Sequence[Running], ledger: Ledger) -> list[Running]:

@@ -11,6 +11,8 @@ from placement import Request, Snapshot
 from placement.arrays import UNKNOWN
 from placement.phrases import and_list, plural
 from runs.explaining.held import Holder
+from runs.models import Run
+from runs.reasons import SOMEBODY_S_RUN
 
 NAMED = 3
 """So many runs that use a quota stand in the sentence."""
@@ -28,6 +30,8 @@ class PoolUse:
     """Of what is guaranteed to the workspace, so much is in use by others."""
     closed: str
     """Why the run may not use it now: "pool_cap", "pool_guaranteed" or ""."""
+    kept: str
+    """The run for which what quotas leave is kept, where that is what closes it; "" otherwise."""
     users: tuple[tuple[Holder, int], ...]
     """The workspace's own runs there, the largest first."""
 
@@ -44,9 +48,15 @@ class PoolUse:
 
 
 def pools_of(
-    workspace: int, cluster: int, snapshot: Snapshot, request: Request, holders: Iterable[Holder]
+    workspace: int,
+    cluster: int,
+    snapshot: Snapshot,
+    request: Request,
+    holders: Iterable[Holder],
+    kept: Mapping[str, int],
 ) -> list[PoolUse]:
-    """The pools that the workspace may use, by name."""
+    """The pools that the workspace may use, by name. `kept`: pool → the run for which what quotas leave is kept."""
+    names = _names(kept, workspace)
     by_run = {holder.run_id: holder for holder in holders if holder.workspace_id == workspace}
     used = _by_pool(snapshot, by_run.values())
     free = _free(snapshot)
@@ -63,11 +73,22 @@ def pools_of(
                 used=total,
                 lent=max(0, guaranteed - total - free[pool]),
                 closed=_closed(pool, request),
+                kept=names.get(pool, ""),
                 users=tuple(sorted(own, key=lambda use: (-use[1], use[0].name))),
             )
         )
     asked = sum(group.gpus for group in request.groups)
     return [_alone(pools[0], asked)] if len(pools) == 1 else pools
+
+
+def _names(kept: Mapping[str, int], workspace: int) -> dict[str, str]:
+    """Pool → the run, as the workspace may see it."""
+    runs = Run.objects.in_bulk(set(kept.values()))
+    return {
+        pool: runs[key].name if runs[key].workspace_id == workspace else SOMEBODY_S_RUN
+        for pool, key in kept.items()
+        if key in runs
+    }
 
 
 def _alone(pool: PoolUse, asked: int) -> PoolUse:
@@ -118,10 +139,13 @@ def policy_words(pools: Iterable[PoolUse], workspace: str, asked: int) -> str:
 
 
 def _closed_words(pool: PoolUse, workspace: str, asked: int) -> str:
+    cap, over = pool.cap or 0, pool.used + asked - (pool.cap or 0)
+    if pool.kept and (pool.closed == "pool_guaranteed"):
+        return f"Quota: what is left of pool {pool.pool} is kept for {pool.kept}, which goes first."
     if pool.closed == "pool_guaranteed":
         return f"Quota: what is free in pool {pool.pool} is guaranteed to other workspaces."
-    cap, over = pool.cap or 0, pool.used + asked - (pool.cap or 0)
-    many = f", {over:,} too many" if over > 0 else "; what is left is kept for a run that goes first"
+    first = f"{pool.kept}, which goes first" if pool.kept else "a run that goes first"
+    many = f", {over:,} too many" if over > 0 else f"; what is left is kept for {first}"
     return (
         f"Quota: {workspace} may use {plural(cap, 'GPU')} of pool {pool.pool}; "
         f"{pool.used:,} {'is' if pool.used == 1 else 'are'} in use{_users_words(pool)}, "
@@ -152,9 +176,11 @@ def quota_frees_at(pool: PoolUse, asked: int) -> tuple[datetime | None, str] | N
 
 
 def pool_numbers(pools: Iterable[PoolUse], workspace: str) -> Mapping[str, dict[str, Any]]:
-    """What `words.machine_sentence` is told of a pool that the workspace's cap closes."""
+    """What `words.machine_sentence` is told of a pool that the workspace's cap closes, or what is kept of it."""
     return {
-        pool.pool: {"workspace": workspace, "used": pool.used, "cap": pool.cap}
+        pool.pool: {"kept": pool.kept}
+        if pool.kept
+        else {"workspace": workspace, "used": pool.used, "cap": pool.cap}
         for pool in pools
-        if pool.closed == "pool_cap" and pool.cap is not None
+        if pool.kept or (pool.closed == "pool_cap" and pool.cap is not None)
     }

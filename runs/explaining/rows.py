@@ -33,7 +33,7 @@ class Facts:
     reserved: Mapping[str, Numbers] = field(default_factory=dict)
     """Machine → for which run, and when that starts at the latest."""
     pools: Mapping[str, Numbers] = field(default_factory=dict)
-    """Pool → the workspace, its cap and what it uses."""
+    """Pool → the workspace, its cap and what it uses, or for which run what is left is kept."""
     signs: Mapping[str, Numbers] = field(default_factory=dict)
     """Machine → what is wrong with its GPUs, by the code that tells of them."""
 
@@ -132,7 +132,7 @@ def rows_worded(
             full = {"codes": row["codes"], "numbers": numbers, "machines": machines}
             worded.append(
                 {
-                    "group": _title(row["codes"], placed=placed),
+                    "group": _title(row["codes"], numbers, placed=placed),
                     **full,
                     "text": words.machine_sentence(full, asked, holders),
                 }
@@ -140,9 +140,11 @@ def rows_worded(
     return worded
 
 
-def _title(codes: list[str], *, placed: bool) -> str:
+def _title(codes: list[str], numbers: Numbers, *, placed: bool) -> str:
     if placed and not codes:
         return NOT_CHOSEN
+    if codes and "kept" in numbers[codes[0]]:
+        return words.QUOTA_KEPT
     return words.GROUP_TITLES[codes[0] if codes else ""]
 
 

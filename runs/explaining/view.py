@@ -55,6 +55,7 @@ class View:
             self.recalled.snapshot,
             self.recalled.request,
             self.holders,
+            self.recalled.kept,
         )
 
     @property

@@ -82,7 +82,7 @@ class Run(models.Model):
     """Its place in the order of the last pass, from 1."""
     judged = models.JSONField(null=True)
     """What that pass had in mind for this run: {"record", "step", "over_cap", "guaranteed", "behind", "claimed",
-    "occupied"}. With it the judgement can be had again from the record (runs/scheduling/records.py)."""
+    "occupied", "kept"}. With it the judgement can be had again from the record (runs/scheduling/records.py)."""
     explained_pass = models.BigIntegerField(null=True)
     explained_at = models.DateTimeField(null=True)
     set_aside = models.TextField(blank=True)

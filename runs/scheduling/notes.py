@@ -113,6 +113,7 @@ class Notes:
             "behind": list(decision.behind),
             "claimed": sorted({hold.machine for hold in job.claims}),
             "occupied": sorted(decision.request.occupied),
+            "kept": dict(decision.quota_kept) if isinstance(decision, Refused) else {},
         }
         run, position = self.runs[job.key], len(self._notes) + 1
         patient = isinstance(decision, Patient)

@@ -5,8 +5,8 @@ what it did to it in order (`steps`), and the judgements worth keeping (`Decisio
 with the steps that came before, the request, and the engine.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -194,6 +194,8 @@ class Recalled:
     """What the pass had reserved before it came to this run."""
     placed: bool = False
     """The run was placed so."""
+    kept: Mapping[str, int] = field(default_factory=dict)
+    """Pool → the run for which what quotas leave there is kept, where that made this one wait."""
 
 
 def recall(run: Run) -> Recalled | None:
@@ -216,7 +218,7 @@ def recall(run: Run) -> Recalled | None:
         reserved=frozenset().union(*reserved) - set(judged["claimed"]),
         occupied=frozenset(judged["occupied"]),
     )
-    return _recalled(record, judged["step"], run.id, request)
+    return replace(_recalled(record, judged["step"], run.id, request), kept=judged.get("kept", {}))
 
 
 def _lemons(run: Run, topology: Topology, at: datetime) -> Lemons:

@@ -17,7 +17,7 @@ from placement import (
     fits,
     place,
 )
-from placement.future import AT_ONCE, Departures
+from placement.future import AT_ONCE, Always, Departures
 from tests.placement.asking import GIB, plain, reference, snapshot_of, where
 from tests.placement.strategies import clusters, requests
 
@@ -130,7 +130,7 @@ class TestKeep:
         runs = [holding(number, end, whole(name)) for number, (name, end) in enumerate(ends.items())]
         snapshot = snapshot_of(self.SAME)
         departures = Departures.of(snapshot.topology, runs)
-        found = departures.earliest(snapshot, plain(gpus=16, machines=2), keep=frozenset(keep))
+        found = departures.earliest(snapshot, Always(plain(gpus=16, machines=2)), keep=frozenset(keep))
         assert found
         return found.at, where(found.placement)
 

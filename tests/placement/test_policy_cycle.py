@@ -257,7 +257,7 @@ def test_what_is_left_of_a_cap_is_kept_for_the_first_run_that_waits_for_it():
     said = passed(cycle(TWO_FREE_TWO_BUSY, jobs, runs, shares=shares))
 
     assert told(said) == {1: "policy", 2: "order", 3: "placed on gpu-03", 4: "placed on gpu-04"}
-    assert (said[2].behind, said[2].quota_kept) == ((1,), True)
+    assert (said[2].behind, said[2].quota_kept) == ((1,), {"h100": 1})
 
 
 def test_what_is_left_of_a_cap_is_kept_until_the_run_that_is_being_stopped_is_gone():
@@ -272,3 +272,55 @@ def test_a_run_larger_than_its_cap_keeps_nothing_from_the_others():
     shares = {(1, "h100"): Share(cap=8)}
     said = passed(cycle(TWO_FREE_TWO_BUSY, [job(1, 16), job(2, 8)], shares=shares))
     assert told(said) == {1: "policy", 2: "placed on gpu-03"}
+
+
+# --- Quotas at the moment of a reservation -----------------------------------------------------------
+
+
+def test_a_reservation_asks_for_quotas_as_they_are_at_its_moment():
+    """What is free now is guaranteed to workspace 2; once run 90 has ended there is as much beyond that."""
+    drawing = """
+        a-1  H100 ########  pool=a
+        a-2  H100 ........  pool=a
+        b-1  H100 ########  pool=b
+    """
+    shares = {(2, "a"): Share(guaranteed=8)}
+    runs = [running(90, "a-1", workspace=3, ends=NOW + HOUR), running(91, "b-1", workspace=3)]
+    promised = job(1, 8, kept=frozenset({"a-1"}))
+    said = passed(cycle(drawing, [promised], runs, shares=shares))
+
+    assert said[1].request.guaranteed_to_others == {"a"}
+    assert (said[1].reserved.machines, said[1].reserved.at) == ({"a-1"}, NOW + HOUR)
+
+
+def test_what_quotas_leave_at_the_moment_of_a_reservation_is_kept_for_it():
+    """Job 1 can have three machines in two hours, beside the one that is guaranteed to workspace 2."""
+    shares = {(2, "h100"): Share(guaranteed=8)}
+    runs = [
+        running(90, "gpu-01", workspace=3, ends=NOW + HOUR),
+        running(91, "gpu-02", workspace=3, ends=NOW + 2 * HOUR),
+    ]
+    jobs = [job(1, 24), job(2, 8, workspace=3), job(3, 8, workspace=3, preemptible=True)]
+    said = passed(cycle(TWO_FREE_TWO_BUSY, jobs, runs, shares=shares))
+
+    assert (said[1].reserved.machines, said[1].reserved.at) == (
+        {"gpu-01", "gpu-02", "gpu-03"},
+        NOW + 2 * HOUR,
+    )
+    assert told(said) == {1: "fit", 2: "order", 3: "placed on gpu-04"}, "what is lent can be taken back"
+    assert (said[2].behind, said[2].quota_kept) == ((1,), {"h100": 1})
+
+    short = [job(1, 24), job(2, 8, workspace=3, limit_seconds=2 * HOUR)]
+    assert told(passed(cycle(TWO_FREE_TWO_BUSY, short, runs, shares=shares)))[2] == "placed on gpu-03"
+
+
+def test_a_cap_counts_once_what_a_run_gives_up_for_another_of_its_workspace():
+    drawing = """
+        gpu-01  H100 ########  pool=h100
+        gpu-02  H100 ........  pool=h100
+    """
+    victim = running(90, "gpu-01", preemptible=True, leaving=True)
+    jobs = [job(1, 8, claims=victim.holding.holds), job(2, 8, priority=5)]
+    said = passed(cycle(drawing, jobs, [victim], shares={(1, "h100"): Share(cap=16)}))
+    assert told(said) == {2: "placed on gpu-02", 1: "fit"}
+    assert said[1].making_room

@@ -90,10 +90,10 @@ def test_nobody_is_stopped_whose_end_would_only_make_a_guarantee_of_theirs_due()
     assert victims(guaranteed=16) == ()
 
 
-def test_what_was_freed_for_a_run_is_its_own_though_a_guarantee_was_lent_meanwhile():
+def test_what_was_freed_for_a_run_is_its_own_though_more_was_guaranteed_to_another_meanwhile():
     drawing = BOTH_BUSY.replace("gpu-01  H100 ########", "gpu-01  H100 ........")
     lent = running(90, "gpu-02", workspace=3, preemptible=True)
-    shares = {(2, "h100"): Share(guaranteed=8)}
+    shares = {(2, "h100"): Share(guaranteed=16)}
     freed = (Hold("gpu-01", tuple(range(8)), 96_000, 0),)
     assert told(passed(cycle(drawing, [job(1, 8)], [lent], shares=shares))) == {1: "policy"}
     granted = job(1, 8, claims=freed)

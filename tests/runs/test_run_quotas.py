@@ -48,5 +48,5 @@ def test_what_is_left_of_a_cap_is_kept_for_the_run_that_goes_first(house, machin
     )
     assert explanation_of(small.fresh)["policy"]["text"] == (
         "Quota: vision may use 16 GPUs of pool h100; 8 are in use (8 by holder), 8 are asked; "
-        "what is left is kept for a run that goes first."
+        "what is left is kept for large, which goes first."
     )

@@ -1,0 +1,68 @@
+"""What runs hold of pools, and what of it is gone at a moment: what quotas will have got back by then."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.arrays import UNKNOWN, Bools, Longs
+from placement.facts import MachineState
+from placement.freeing import Whereabouts
+from placement.snapshot import Snapshot
+
+Cell = tuple[int, str]
+"""A workspace and the name of a pool."""
+
+OPEN = np.uint8(int(MachineState.READY))
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """GPUs that ends give back."""
+
+    used: Counter[Cell]
+    firm: Counter[Cell]
+    """Of these, what could not have been taken back."""
+    opened: Counter[str]
+    """Of these, what is on machines that take runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who holds something: a workspace, with a run that can or can't be taken back."""
+
+    workspace: int
+    firm: bool
+
+
+class Stays:
+    """Who holds how many GPUs of which pool, in the order of `where.holdings`."""
+
+    def __init__(self, snapshot: Snapshot, where: Whereabouts, owner: Callable[[int], Owner]) -> None:
+        """`owner`: by a holding's key."""
+        topology = where.topology
+        owners = [owner(holding.key) for holding in where.holdings]
+        workspaces = {each: number for number, each in enumerate({one.workspace for one in owners})}
+        self._pools = topology.pools
+        self._cells: list[Cell] = [(each, pool) for each in workspaces for pool in topology.pools]
+        number = np.fromiter((workspaces[one.workspace] for one in owners), np.int64, len(owners))
+        firm = np.fromiter((one.firm for one in owners), np.bool_, len(owners))
+        pool = topology.pool[where.row]
+        known = np.flatnonzero((pool != UNKNOWN) & (where.gpus > 0))
+        row, self._holder, self._gpus = where.row[known], where.holder[known], where.gpus[known]
+        self._cell: Longs = number[self._holder] * len(topology.pools) + pool[known]
+        self._firm: Bools = firm[self._holder]
+        self._opens: Bools = self._firm & (snapshot.state[row] == OPEN)
+
+    def gone(self, ended: Bools) -> Gone:
+        """What these have given back; `ended`: (holdings,)."""
+        over = ended[self._holder]
+        opened: Counter[str] = Counter()
+        for (_, pool), gpus in self._sums(over & self._opens).items():
+            opened[pool] += gpus
+        return Gone(self._sums(over), self._sums(over & self._firm), opened)
+
+    def _sums(self, these: Bools) -> Counter[Cell]:
+        sums = np.bincount(self._cell[these], weights=self._gpus[these], minlength=len(self._cells))
+        return Counter({self._cells[number]: int(sums[number]) for number in np.flatnonzero(sums)})
