@@ -1,17 +1,22 @@
 """Who holds what on a cluster's machines, now or at a time that is past."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
+from operator import attrgetter
+from typing import NamedTuple
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import F, Q, Sum
+from django.db.models import Count, Q, Sum
 
 from placement.holdings import Hold, Holding
-from runs.models import Allocation, Run, RunAttempt
+from runs.models import Allocation, Assignment, RunAttempt
 from wire.quantities import MILLI
 from wire.spec import validate_document
+
+_MACHINE = attrgetter("machine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +28,10 @@ class Holder:
     """By which it is known: of an independent run also its children's, which passes know."""
     name: str
     workspace_id: int
-    workspace: str
     limit_at: datetime | None
     """When its time limit ends it; None: it has none, or does not run yet."""
     ends_at: datetime | None
     """The same, also of a run that is only starting, as if it ran from now on."""
-    since: datetime
-    """When it was placed."""
     preemptible: bool
     holds: tuple[Hold, ...]
 
@@ -37,58 +39,98 @@ class Holder:
     def holding(self) -> Holding:
         return Holding(self.run_id, self.holds, self.ends_at.timestamp() if self.ends_at else None)
 
-    @property
-    def gpus(self) -> int:
-        return sum(len(hold.gpus) for hold in self.holds)
+
+_known: dict[int, Mapping[int, "_Attempt"]] = {}
+"""Cluster → the attempts that held something when it was last asked, by id: what was read of them stays true."""
 
 
 def holders_of(cluster_id: int, now: datetime, *, past: bool = False) -> list[Holder]:
     """Every run that holds something in the cluster, by name; `past`: as it was at `now`."""
-    holds = _holds(cluster_id, now if past else None)
-    attempts = RunAttempt.objects.filter(id__in=holds).select_related("run__workspace")
-    shown = (
-        attempts.only(
-            "opened_at",
-            "time_limit_at",
-            "placed_at",
-            "run__name",
-            "run__parent_id",
-            "run__workspace__slug",
-            "run__workspace_id",
-        )
-        .annotate(preemptible=F("run__document__spec__preemptible"))
-        .order_by("run__name", "run_id", "number")
-    )
-    found: dict[int, list[RunAttempt]] = defaultdict(list)
-    for attempt in shown:
-        found[attempt.run_id].append(attempt)
-    limits = _limits(attempt.run_id for each in found.values() for attempt in each if not attempt.opened_at)
-    holders: dict[int, Holder] = {}
-    for each in found.values():
-        holder = _holder(each, [hold for attempt in each for hold in holds[attempt.id]], limits, now)
-        known = holders.get(holder.run_id)
-        holders[holder.run_id] = _together(known, holder) if known else holder
-    return list(holders.values())
+    at = now if past else None
+    workers = _workers(cluster_id, at)
+    known = _known.get(cluster_id, {})
+    same = known.keys() & workers.keys()
+    attempts = {key: known[key] for key in same if known[key].workers == workers[key]}
+    attempts |= _read({key: many for key, many in workers.items() if key not in attempts}, at)
+    if not past:
+        _known[cluster_id] = attempts
+    limits = _limits(attempts.values())
+    families: dict[int, list[_Attempt]] = defaultdict(list)
+    for attempt in sorted(attempts.values(), key=_IN_ORDER):
+        families[attempt.shown_id].append(attempt)
+    return [_holder(each, limits, now) for each in families.values()]
 
 
-def _together(one: Holder, other: Holder) -> Holder:
-    """Two children of a run: it ends with the last of them."""
-    limits, ends = (one.limit_at, other.limit_at), (one.ends_at, other.ends_at)
-    return replace(
-        one,
-        keys=one.keys | other.keys,
-        limit_at=None if None in limits else max(filter(None, limits)),
-        ends_at=None if None in ends else max(filter(None, ends)),
-        since=min(one.since, other.since),
-        preemptible=one.preemptible and other.preemptible,
-        holds=tuple(sorted(one.holds + other.holds, key=lambda hold: hold.machine)),
-    )
+def _workers(cluster_id: int, at: datetime | None) -> dict[int, int]:
+    """By attempt: how many of its workers hold something."""
+    held = Assignment.objects.filter(_held(at), machine__cluster=cluster_id).order_by()
+    return dict(held.values_list("attempt_id").annotate(workers=Count("id")))
 
 
-def _holds(cluster_id: int, at: datetime | None) -> dict[int, list[Hold]]:
+def _held(at: datetime | None) -> Q:
+    if at is None:
+        return Q(gone_at=None)
+    return Q(placed_at__lte=at) & (Q(gone_at=None) | Q(gone_at__gt=at))
+
+
+class _Attempt(NamedTuple):
+    """One, with what it held when it was read. All of it comes with the placement, and goes worker by worker."""
+
+    id: int
+    run_id: int
+    number: int
+    name: str
+    parent_id: int | None
+    workspace_id: int
+    preemptible: bool | None
+    limit_at: datetime | None
+    limit_seconds: int | None
+    """Of one that had not opened: `limit_at` is known since."""
+    workers: int
+    """So many held something: as long as it is the same number, it is the same workers."""
+    holds: Sequence[Hold]
+
+    @property
+    def shown_id(self) -> int:
+        return self.parent_id or self.run_id
+
+
+_COLUMNS = (
+    "id",
+    "run_id",
+    "number",
+    "run__name",
+    "run__parent_id",
+    "run__workspace_id",
+    "run__document__spec__preemptible",
+    "time_limit_at",
+)
+_IN_ORDER = attrgetter("name", "run_id", "number")
+
+
+def _read(workers: Mapping[int, int], at: datetime | None) -> dict[int, _Attempt]:
+    """These attempts, given with how many of their workers hold something."""
+    if not workers:
+        return {}
+    attempts, holds = RunAttempt.objects.filter(id__in=workers.keys()).order_by(), _holds(workers.keys(), at)
+    starting = attempts.filter(opened_at=None).values_list("id", "run__document")
+    limits = {key: validate_document(document).time_limit_seconds for key, document in starting}
+    rows = [row for row in attempts.values_list(*_COLUMNS) if row[0] in holds]
+    return {row[0]: _Attempt(*(*row, limits.get(row[0]), workers[row[0]], holds[row[0]])) for row in rows}
+
+
+def _limits(attempts: Iterable[_Attempt]) -> dict[int, datetime]:
+    """By attempt that had not opened when it was read: when its time limit ends it, once that is known."""
+    starting = [each.id for each in attempts if each.limit_seconds]
+    opened = RunAttempt.objects.filter(id__in=starting, time_limit_at__isnull=False).order_by()
+    return {key: at for key, at in opened.values_list("id", "time_limit_at") if at}
+
+
+def _holds(attempts: Collection[int], at: datetime | None) -> dict[int, list[Hold]]:
     """By attempt, one for each of its workers."""
+    held = Assignment.objects.filter(_held(at), attempt__in=attempts)
     rows = (
-        Allocation.objects.filter(_held(at), machine__cluster=cluster_id)
+        Allocation.objects.filter(assignment__in=held.order_by())
         .order_by()
         .values_list("assignment__attempt_id", "assignment_id", "machine__name")
         .annotate(
@@ -103,34 +145,29 @@ def _holds(cluster_id: int, at: datetime | None) -> dict[int, list[Hold]]:
     return holds
 
 
-def _held(at: datetime | None) -> Q:
-    if at is None:
-        return Q(released_at=None)
-    return Q(created_at__lte=at) & (Q(released_at=None) | Q(released_at__gt=at))
-
-
-def _limits(run_ids: Iterable[int]) -> dict[int, int | None]:
-    """Time limits of runs that only start, by run: in seconds."""
-    documents = Run.objects.filter(id__in=set(run_ids)).values_list("id", "document")
-    return {run_id: validate_document(document).time_limit_seconds for run_id, document in documents}
-
-
-def _holder(
-    attempts: list[RunAttempt], holds: list[Hold], limits: dict[int, int | None], now: datetime
-) -> Holder:
+def _holder(attempts: Sequence[_Attempt], limits: Mapping[int, datetime], now: datetime) -> Holder:
+    """Of one run, or of several children of one: it ends with the last of them."""
     # What is left of an older attempt ends before the newest one does.
-    newest = attempts[-1]
-    run = newest.run
-    limit = None if newest.opened_at else limits[run.id]
+    newest = list({attempt.run_id: attempt for attempt in attempts}.values())
+    first, ends = newest[0], [attempt.limit_at or limits.get(attempt.id) for attempt in newest]
+    held = chain.from_iterable(attempt.holds for attempt in attempts)
     return Holder(
-        run_id=run.shown_id,
-        keys=frozenset({run.id, run.shown_id}),
-        name=run.name,
-        workspace_id=run.workspace_id,
-        workspace=run.workspace.slug,
-        limit_at=newest.time_limit_at,
-        ends_at=newest.time_limit_at or (now + timedelta(seconds=limit) if limit else None),
-        since=newest.placed_at,
-        preemptible=bool(newest.preemptible),  # type: ignore[attr-defined]  # annotated above
-        holds=tuple(sorted(holds, key=lambda hold: hold.machine)),
+        run_id=first.shown_id,
+        keys=frozenset({first.shown_id, *(attempt.run_id for attempt in newest)}),
+        name=first.name,
+        workspace_id=first.workspace_id,
+        limit_at=_last(ends),
+        ends_at=_last(end or _limit_from(now, attempt) for end, attempt in zip(ends, newest, strict=True)),
+        preemptible=all(attempt.preemptible for attempt in newest),
+        holds=tuple(sorted(held, key=_MACHINE)),
     )
+
+
+def _limit_from(now: datetime, attempt: _Attempt) -> datetime | None:
+    return now + timedelta(seconds=attempt.limit_seconds) if attempt.limit_seconds else None
+
+
+def _last(ends: Iterable[datetime | None]) -> datetime | None:
+    """None where one of them has no end."""
+    known = list(ends)
+    return None if None in known else max(filter(None, known))

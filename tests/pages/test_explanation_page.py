@@ -135,7 +135,7 @@ def test_it_is_read_by_viewers_and_not_by_strangers(waits, vic, cyd):
 def test_queries(waits, bea, django_assert_num_queries):
     bea.get(DDP)
     cluster_pass(waits.cluster_id)
-    with django_assert_num_queries(27):
+    with django_assert_num_queries(26):
         bea.get(DDP)
     with django_assert_num_queries(16):
         bea.get(DDP)  # worked out once for each pass

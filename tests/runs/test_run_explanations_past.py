@@ -9,7 +9,7 @@ from common.errors import NotFound
 from machines.models import Cluster, MachineLabel, WorkspacePool
 from runs.explaining.history import history_words
 from runs.explanations import explanation_of
-from runs.models import Allocation, DecisionRecord, PassRecord, Run, RunWait
+from runs.models import Assignment, DecisionRecord, PassRecord, Run, RunWait
 from runs.scheduling.passes import cluster_pass
 from tests import factories
 from tests.runs.explained import (
@@ -60,7 +60,7 @@ def moved_back(minutes):
 def test_what_was_judged_then_is_told_as_it_was_then(house, three):
     llm_7 = holding(house, "llm-7", three[0], three[1])
     hours_ago = timezone.now() - timedelta(hours=2)
-    Allocation.objects.filter(assignment__attempt__run=llm_7).update(created_at=hours_ago)
+    Assignment.objects.filter(attempt__run=llm_7).update(placed_at=hours_ago)
     run = waiting(house)
     cluster_pass(house.cluster.id)
     moved_back(30)
