@@ -179,3 +179,18 @@ def test_a_field_with_the_name_that_marks_keys_inside():
     assert found(changed([("[key]", "")])) == [
         ('["[key]"]', "unknown_field", "`[key]` is not a field here. Fields here: `metadata`, `spec`.")
     ]
+
+
+def test_the_path_that_a_probe_asks_for_is_as_long_as_any_other_path():
+    def probed(path):
+        return changed([(f"{T}.probes", {"liveness": {"http": {"port": 80, "path": path}}})])
+
+    longest = "/" + "x" * 4094
+    assert found(probed(longest)) == []
+    assert found(probed(longest + "x")) == [
+        (
+            f"{T}.probes.liveness.http.path",
+            "bad_path",
+            f"`/{'x' * 58}…` is too long: at most 4095 characters.",
+        )
+    ]

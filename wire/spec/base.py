@@ -126,6 +126,8 @@ def check_url_path(text: str) -> str:
         raise ValueError(
             f"{names.shown(text)} is not a path of an address. Begin with `/` and encode what is not ASCII."
         )
+    if len(text) > MAX_PATH_BYTES:
+        raise ValueError(f"{names.shown(text)} is too long: at most {MAX_PATH_BYTES} characters.")
     return text
 
 
