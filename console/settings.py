@@ -156,7 +156,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Runs, workers and machines of an Astraeus console.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
-    "SCHEMA_PATH_PREFIX": "/api/v1/o/{organization}(/w/{workspace}|/clusters/{cluster})?",
+    "SCHEMA_PATH_PREFIX": "/api/v1/o/{organization}(/w/{workspace}|/clusters/{cluster}(?=/))?",
     "POSTPROCESSING_HOOKS": ["console.api.schema.complete"],
 }
 

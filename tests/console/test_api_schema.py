@@ -60,6 +60,16 @@ def test_it_is_openapi_3_1_with_every_operation_and_nothing_else():
     assert set(operations()) == described | LOGS
 
 
+def test_operations_stand_beside_those_on_the_same_things():
+    tags = {path: found["tags"] for (_, path), found in operations().items()}
+    organization = "/api/v1/o/{organization}"
+
+    assert ["default"] not in tags.values()
+    assert tags[f"{organization}/clusters"] == tags[f"{organization}/clusters/{{cluster}}"] == ["clusters"]
+    assert tags[f"{organization}/clusters/{{cluster}}/pools"] == ["pools"]
+    assert tags[f"{organization}/w/{{workspace}}/runs"] == ["runs"]
+
+
 def test_every_reference_leads_somewhere():
     there = {f"#/components/schemas/{name}" for name in openapi()["components"]["schemas"]}
     assert set(references(openapi())) <= there
