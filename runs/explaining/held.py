@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Count, Q, Sum
+from django.db.models import Case, Count, JSONField, Q, Sum, When
 
 from placement.holdings import Hold, Holding
 from runs.models import Allocation, Assignment, RunAttempt
@@ -112,11 +112,18 @@ def _read(workers: Mapping[int, int], at: datetime | None) -> dict[int, _Attempt
     """These attempts, given with how many of their workers hold something."""
     if not workers:
         return {}
-    attempts, holds = RunAttempt.objects.filter(id__in=workers.keys()).order_by(), _holds(workers.keys(), at)
-    starting = attempts.filter(opened_at=None).values_list("id", "run__document")
-    limits = {key: validate_document(document).time_limit_seconds for key, document in starting}
-    rows = [row for row in attempts.values_list(*_COLUMNS) if row[0] in holds]
-    return {row[0]: _Attempt(*(*row, limits.get(row[0]), workers[row[0]], holds[row[0]])) for row in rows}
+    holds = _holds(workers.keys(), at)
+    starting = Case(When(opened_at=None, then="run__document"), output_field=JSONField())
+    attempts = RunAttempt.objects.filter(id__in=workers.keys()).order_by().annotate(starting=starting)
+    return {
+        row[0]: _Attempt(*(*row, _limit_seconds(document), workers[row[0]], holds[row[0]]))
+        for *row, document in attempts.values_list(*_COLUMNS, "starting")
+        if row[0] in holds
+    }
+
+
+def _limit_seconds(document: object) -> int | None:
+    return None if document is None else validate_document(document).time_limit_seconds
 
 
 def _limits(attempts: Iterable[_Attempt]) -> dict[int, datetime]:
