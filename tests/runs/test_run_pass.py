@@ -97,12 +97,12 @@ def test_who_holds_what_is_missing_is_named_in_the_own_workspace_only(house, mac
     waiting = submitted(house, "waits")
     cluster_place(house.cluster.id)
     [row] = explanation_of(waiting.fresh)["machines"]
-    assert row["text"].endswith("0 of 8 GPUs free, 8 needed; 8 held by mine")
+    assert row["text"].startswith("0 of 8 GPUs free, 8 needed; 8 held by mine; ")
 
-    Run.objects.filter(name="mine").update(workspace=other)
+    Run.objects.filter(name="waits").update(workspace=other)
     cluster_place(house.cluster.id)
     [row] = explanation_of(waiting.fresh)["machines"]
-    assert row["text"].endswith("0 of 8 GPUs free, 8 needed; 8 held by another workspace")
+    assert row["text"].startswith("0 of 8 GPUs free, 8 needed; 8 held by another workspace; ")
 
 
 def test_a_pool_that_the_workspace_may_not_use(house, machines):
