@@ -61,7 +61,7 @@ def _by_submission(*, strict: bool) -> Policy:
             placement = _within_quotas(snapshot, ledger, job)
             if placement:
                 snapshot = snapshot.take(placement)
-                ledger.take(job, placement)
+                ledger.use(job, ledger.held_by(job, placement.holds))
                 decided.placed[job.key] = placement
                 continue
             quota = isinstance(place(snapshot, job.request), Placement)

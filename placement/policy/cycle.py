@@ -21,7 +21,7 @@ from placement.policy.order import Order
 from placement.policy.promises import NOTHING, Promise, Promises
 from placement.policy.quotas import Ledger, Pledge, pools_of
 from placement.policy.reserve import STOPPING_SECONDS, Reservations
-from placement.policy.stays import Owner, Stays
+from placement.policy.stays import Owners, Stays
 from placement.policy.victims import candidates, stoppable_now
 from placement.policy.within import Later, place_within
 from placement.preempt import Preemption, preempt
@@ -66,6 +66,8 @@ class Cycle:
         self._occupied: dict[int, frozenset[str]] = {}
         """By family: the machines on which this cycle has placed a worker of it."""
         self._departures: Departures | None = None
+        self._owners = Owners.of(())
+        """Of the holdings in `_departures`, in their order."""
         self._started: list[Holding] = []
         """By jobs that were placed since, not yet in `_departures`."""
         self._stoppable = stoppable_now(self._running.values(), now)
@@ -128,8 +130,9 @@ class Cycle:
         holds = placement.holds
         self._taken += holds
         self._open = self._less_claims() if claimed else self._open.held(holds)
-        self._ledger.take(job, placement)
-        self._promises.took(job, placement)
+        held = self._ledger.held_by(job, holds)
+        self._ledger.use(job, held)
+        self._promises.took(job, held)
         self._order.charge(job)
         if job.family is not None:
             taken = frozenset(rank.machine_name for rank in placement.ranks)
@@ -243,7 +246,7 @@ class Cycle:
 
         def wish() -> tuple[Departures, Later]:
             departures = self._departures_for(job)
-            stays = Stays(snapshot, departures.where, self._owner)
+            stays = Stays(snapshot, departures.where, self._owners_of(departures))
             standing = [each for each in self._promises.made if each.job.key not in self._claims]
             later.append(Later(job, request, self._ledger, stays, standing))
             return departures, later[0]
@@ -262,13 +265,17 @@ class Cycle:
 
     def _promise(self, job: Job, found: Earliest, later: Later) -> None:
         claimed = frozenset(self._claims) - {job.key}
-        self._promises.make(Promise(job, found.placement, found.at, later.ledger_at(found.ended), claimed))
+        held = self._ledger.held_by(job, found.placement.holds)
+        self._promises.make(Promise(job, held, found.at, later.ledger_at(found.ended), claimed))
 
-    def _owner(self, key: int) -> Owner:
-        if run := self._running.get(key):
-            return Owner(run.workspace, firm=not run.preemptible and not run.leaving)
-        job = self._waiting[key]
-        return Owner(job.workspace, firm=not job.preemptible)
+    def _owners_of(self, departures: Departures) -> Owners:
+        """Only those that are new are looked at: runs first, then what is claimed."""
+        holdings, known = departures.where.holdings, len(self._owners.workspace)
+        runs = [self._running[each.key] for each in holdings[known:] if each.key in self._running]
+        firm = [(run.workspace, not run.preemptible and not run.leaving) for run in runs]
+        self._owners = self._owners.plus(Owners.of(firm))
+        claiming = [self._waiting[each.key] for each in holdings[known + len(runs) :]]
+        return self._owners.plus(Owners.of([(each.workspace, not each.preemptible) for each in claiming]))
 
     def _departures_for(self, job: Job) -> Departures:
         """What stands in the job's way, claims of others included: these last longer than who is being stopped."""
@@ -307,7 +314,8 @@ class Cycle:
         self._stoppable = [run for run in self._stoppable if run.holding.key not in found.victims]
         self._claims[job.key] = found.placement.holds
         self._open = self._less_claims()
-        self._promises.claimed(job, found.placement.holds, after=STOPPING_SECONDS)
+        held = self._ledger.held_by(job, found.placement.holds)
+        self._promises.took(job, held, after=STOPPING_SECONDS)
         return found
 
     def _may_use(self, job: Job, request: Request, found: Preemption) -> bool:

@@ -1,12 +1,13 @@
 """What quotas leave at the moment for which a job was promised room, kept for it: later jobs take no part of it."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from placement.holdings import Hold
 from placement.outcome import Placement
 from placement.policy.jobs import Job
 from placement.policy.quotas import Ledger
+from placement.policy.stays import Cell
 from placement.request import Request
 
 
@@ -15,13 +16,18 @@ class Promise:
     """Room in quotas that a reservation counts on."""
 
     job: Job
-    placement: Placement
+    held: Counter[Cell]
+    """What it will use."""
     at: float | None
     """When it can start at the latest; None: a holder has no time limit."""
     ledger: Ledger
     """What will be used then, this job and those that are placed meanwhile included."""
     claimed: frozenset[int]
     """Jobs whose claims are in the ledger: when they are placed they use nothing more."""
+
+    def leaves_enough(self, job: Job) -> bool:
+        """Whether the job may have all that it wants, wherever it is placed."""
+        return job.gpus <= self.ledger.room_in_each(job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +81,40 @@ class Promises:
     def __init__(self, now: float) -> None:
         self.made: list[Promise] = []
         self._now = now
+        self._taken = 0
+        """GPUs of all jobs that were placed since."""
+        self._spared: dict[tuple[int, bool], float] = {}
+        """By workspace and whether its job is preemptible: all promises leave it so much, less what is taken since."""
 
     def before(self, job: Job, *, after: float = 0.0) -> Keeps:
-        """Those at whose moments the job is not surely over, if it starts in so many seconds."""
-        return Keeps(tuple(self._lasting(job, after))) if self.made else NOTHING
+        """Those that the job could be in the way of, if it starts in so many seconds."""
+        if not self.made or self._leave_enough(job):
+            return NOTHING
+        return Keeps(tuple(each for each in self._lasting(job, after) if not each.leaves_enough(job)))
+
+    def _leave_enough(self, job: Job) -> bool:
+        """Cheap, for the many of which no promise has to fear anything. No job takes more room than it has GPUs."""
+        kind = job.workspace, job.preemptible
+        if job.gpus > self._spared.get(kind, 0.0) - self._taken:
+            room = min(each.ledger.room_in_each(job) for each in self.made)
+            self._spared[kind] = room + self._taken
+        return job.gpus <= self._spared[kind] - self._taken
 
     def make(self, promise: Promise) -> None:
+        self._spared.clear()
         for each in self.made:
             # Who starts before another is there when that one starts, unless it surely has ended by then.
             if promise.at is not None and _outlasts(promise.job, promise.at, each):
-                each.ledger.take(promise.job, promise.placement)
-        promise.ledger.take(promise.job, promise.placement)
+                each.ledger.use(promise.job, promise.held)
+        promise.ledger.use(promise.job, promise.held)
         self.made.append(promise)
 
-    def took(self, job: Job, placement: Placement) -> None:
-        for each in self._lasting(job, 0.0):
-            if job.key not in each.claimed:
-                each.ledger.take(job, placement)
-
-    def claimed(self, job: Job, holds: Collection[Hold], *, after: float) -> None:
-        """The job will hold this in so many seconds."""
+    def took(self, job: Job, held: Counter[Cell], *, after: float = 0.0) -> None:
+        """The job uses this from so many seconds on."""
+        self._taken += sum(held.values())
         for each in self._lasting(job, after):
-            each.ledger.pledge(job, holds)
+            if job.key not in each.claimed:
+                each.ledger.use(job, held)
 
     def _lasting(self, job: Job, after: float) -> Iterator[Promise]:
         return (each for each in self.made if _outlasts(job, self._now + after, each))

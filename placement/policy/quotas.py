@@ -70,11 +70,12 @@ class Ledger:
         self._owed: dict[Cell, int] = {}
         """What of its guarantee a workspace uses for no run that stays; all that of a pool is in the next."""
         self._owed_in: Counter[str] = Counter()
+        shut = frozenset(self._topology.names[row] for row in np.flatnonzero(snapshot.state != OPEN))
         for run in running:
             held = self._held(run)
             self._used.update(held)
             if run.preemptible or run.leaving:
-                self._lend(snapshot, run)
+                self._lend(run, shut)
             else:
                 self._firm.update(held)
             if run.leaving:
@@ -82,11 +83,14 @@ class Ledger:
         for workspace, pool in shares:
             self._owe(workspace, pool)
 
-    def _lend(self, snapshot: Snapshot, run: Running) -> None:
-        row_of = self._topology.row_of
-        there = [hold for hold in run.holding.holds if hold.machine in row_of]
-        back = [hold for hold in there if snapshot.state[row_of[hold.machine]] == OPEN]
-        for (_, pool), gpus in self._by_pool(run.workspace, back).items():
+    def _lend(self, run: Running, shut: frozenset[str]) -> None:
+        """What the run holds can be had back, but for what is on machines that take no runs."""
+        held = self._held(run)
+        if any(hold.machine in shut for hold in run.holding.holds):
+            held = self._by_pool(
+                run.workspace, (hold for hold in run.holding.holds if hold.machine not in shut)
+            )
+        for (_, pool), gpus in held.items():
             self._free[pool] = self._free.get(pool, 0) + gpus
 
     def later(self, gone: Gone) -> "Ledger":
@@ -108,8 +112,18 @@ class Ledger:
     def used(self, workspace: int, pool: str) -> int:
         return self._used[workspace, pool]
 
-    def take(self, job: Job, placement: Placement) -> None:
-        self._use(job, self._placed(job, placement))
+    def held_by(self, job: Job, holds: Iterable[Hold]) -> Counter[Cell]:
+        """What the job uses of its pools when it holds this."""
+        return self._by_pool(job.workspace, holds)
+
+    def use(self, job: Job, held: Counter[Cell], sign: int = 1) -> None:
+        """The job uses so much more; `sign` -1: less."""
+        for (workspace, pool), gpus in held.items():
+            self._used[workspace, pool] += sign * gpus
+            if not job.preemptible:
+                self._firm[workspace, pool] += sign * gpus
+                self._free[pool] = self._free.get(pool, 0) - sign * gpus
+                self._owe(workspace, pool)
 
     def closed(
         self, job: Job, *, reserved: frozenset[str] = frozenset(), occupied: frozenset[str] = frozenset()
@@ -179,6 +193,13 @@ class Ledger:
             return None
         return replace(request, over_cap=over, guaranteed_to_others=lent)
 
+    def room_in_each(self, job: Job) -> float:
+        """GPUs that the job may use in whichever pool it likes."""
+        rooms = [self._cap_room(job.workspace, pool) for pool in self._pools]
+        if not job.preemptible:
+            rooms += [self._unlent_room(job.workspace, pool) for pool in self._pools]
+        return min(rooms, default=inf)
+
     def has_room_for_all(self, job: Job, request: Request) -> bool:
         """Whether each pool that is open to the request has room for the whole job."""
         over, lent = self._close(job, dict.fromkeys(self._pools, job.gpus))
@@ -227,14 +248,14 @@ class Ledger:
         departing = self._departing.get(job.workspace, set())
         twice = self._by_pool(job.workspace, (_of(hold, departing) for hold in holds))
         pledge = Pledge(self._by_pool(job.workspace, holds), twice)
-        self._use(job, pledge.gpus)
+        self.use(job, pledge.gpus)
         self._used.subtract(twice)
         self._twice.update(twice)
         return pledge
 
     def redeem(self, job: Job, pledge: Pledge) -> None:
         """Gives back what was pledged."""
-        self._use(job, pledge.gpus, sign=-1)
+        self.use(job, pledge.gpus, sign=-1)
         self._used.update(pledge.twice)
         self._twice.subtract(pledge.twice)
 
@@ -248,14 +269,6 @@ class Ledger:
         """The job is judged, or has given up what it was granted."""
         self._used.update(self._eased)
         self._granted, self._eased = {}, Counter()
-
-    def _use(self, job: Job, held: Counter[Cell], sign: int = 1) -> None:
-        for (workspace, pool), gpus in held.items():
-            self._used[workspace, pool] += sign * gpus
-            if not job.preemptible:
-                self._firm[workspace, pool] += sign * gpus
-                self._free[pool] = self._free.get(pool, 0) - sign * gpus
-                self._owe(workspace, pool)
 
     def _owe(self, workspace: int, pool: str) -> None:
         """What is owed to the workspace is worked out anew: asked for each job, it changes with few."""

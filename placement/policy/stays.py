@@ -1,7 +1,7 @@
 """What runs hold of pools, and what of it is gone at a moment: what quotas will have got back by then."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,30 +29,39 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """Who holds something: a workspace, with a run that can or can't be taken back."""
+class Owners:
+    """Whose holdings are: workspaces, with runs that can or can't be taken back."""
 
-    workspace: int
-    firm: bool
+    workspace: Longs
+    """(holdings,)"""
+    firm: Bools
+    """(holdings,): it can't be taken back."""
+
+    @classmethod
+    def of(cls, owners: Collection[tuple[int, bool]]) -> "Owners":
+        """`owners`: workspace and whether it is firm, of each holding."""
+        workspace = np.fromiter((each for each, _ in owners), np.int64, len(owners))
+        return cls(workspace, np.fromiter((firm for _, firm in owners), np.bool_, len(owners)))
+
+    def plus(self, more: "Owners") -> "Owners":
+        """With these behind those that are known."""
+        return Owners(
+            np.concatenate((self.workspace, more.workspace)), np.concatenate((self.firm, more.firm))
+        )
 
 
 class Stays:
     """Who holds how many GPUs of which pool, in the order of `where.holdings`."""
 
-    def __init__(self, snapshot: Snapshot, where: Whereabouts, owner: Callable[[int], Owner]) -> None:
-        """`owner`: by a holding's key."""
+    def __init__(self, snapshot: Snapshot, where: Whereabouts, owners: Owners) -> None:
         topology = where.topology
-        owners = [owner(holding.key) for holding in where.holdings]
-        workspaces = {each: number for number, each in enumerate({one.workspace for one in owners})}
-        self._pools = topology.pools
-        self._cells: list[Cell] = [(each, pool) for each in workspaces for pool in topology.pools]
-        number = np.fromiter((workspaces[one.workspace] for one in owners), np.int64, len(owners))
-        firm = np.fromiter((one.firm for one in owners), np.bool_, len(owners))
+        workspaces, number = np.unique(owners.workspace, return_inverse=True)
+        self._cells: list[Cell] = [(each, pool) for each in workspaces.tolist() for pool in topology.pools]
         pool = topology.pool[where.row]
         known = np.flatnonzero((pool != UNKNOWN) & (where.gpus > 0))
         row, self._holder, self._gpus = where.row[known], where.holder[known], where.gpus[known]
         self._cell: Longs = number[self._holder] * len(topology.pools) + pool[known]
-        self._firm: Bools = firm[self._holder]
+        self._firm: Bools = owners.firm[self._holder]
         self._opens: Bools = self._firm & (snapshot.state[row] == OPEN)
 
     def gone(self, ended: Bools) -> Gone:

@@ -57,9 +57,11 @@ class Later:
 
     def fits(self, cluster: Snapshot, ended: Bools) -> bool:
         ledger, request = self._at(ended)
-        if ledger.has_room_for_all(self._job, request):
-            return fits(cluster, request)
-        return isinstance(place_within(ledger, self._job, cluster, request).outcome, Placement)
+        if not fits(cluster, request):
+            return False
+        return ledger.has_room_for_all(self._job, request) or isinstance(
+            place_within(ledger, self._job, cluster, request).outcome, Placement
+        )
 
     def place(self, cluster: Snapshot, ended: Bools, keep: frozenset[str]) -> Placement:
         ledger, request = self._at(ended)
@@ -80,7 +82,7 @@ class Later:
         if number not in self._known:
             ledger = self._ledger.later(self._stays.gone(ended))
             for promise in self._promises:
-                ledger.take(promise.job, promise.placement)
+                ledger.use(promise.job, promise.held)
             asked = ledger.closed(self._job)
             self._known[number] = (
                 ledger,
