@@ -191,7 +191,9 @@ class Cycle:
         if fits_unreserved(refusal):
             return Refused("order", refusal, request, reserved=self._reserve_again(job, snapshot, request))
         if self._policy_is_why(job, snapshot, request):
-            reserved = self._reserve_again(job, snapshot, request)
+            # Of a cap its own workspace keeps the rest for it; what guarantees leave, every workspace could take.
+            reserve = self._reserve_again if request.over_cap else self._reserve
+            reserved = reserve(job, snapshot, request)
             if request.over_cap and reserved is None:
                 self._ledger.keep(job, self._running.values(), self._now + STOPPING_SECONDS)
             return Refused("policy", refusal, request, reserved=reserved)

@@ -293,6 +293,21 @@ def test_a_reservation_asks_for_quotas_as_they_are_at_its_moment():
     assert (said[1].reserved.machines, said[1].reserved.at) == ({"a-1"}, NOW + HOUR)
 
 
+def test_what_guarantees_leave_is_kept_for_the_first_run_that_waits_for_it():
+    """Beside what is guaranteed to workspace 2, 8 are free: without this, runs like job 2 would have them for ever."""
+    shares = {(2, "h100"): Share(guaranteed=8)}
+    runs = [
+        running(90, "gpu-01", workspace=3, ends=NOW + HOUR),
+        running(91, "gpu-02", workspace=3),
+    ]
+    jobs = [job(1, 16), job(2, 8, workspace=3), job(3, 8, workspace=3, limit_seconds=HOUR)]
+    said = passed(cycle(TWO_FREE_TWO_BUSY, jobs, runs, shares=shares))
+
+    assert (said[1].reserved.machines, said[1].reserved.at) == ({"gpu-01", "gpu-03"}, NOW + HOUR)
+    assert told(said) == {1: "policy", 2: "order", 3: "placed on gpu-03"}
+    assert (said[2].behind, said[2].quota_kept) == ((1,), {"h100": 1})
+
+
 def test_what_quotas_leave_at_the_moment_of_a_reservation_is_kept_for_it():
     """Job 1 can have three machines in two hours, beside the one that is guaranteed to workspace 2."""
     shares = {(2, "h100"): Share(guaranteed=8)}

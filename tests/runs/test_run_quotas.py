@@ -1,13 +1,17 @@
 """Quotas as a pass keeps and tells them, in the database."""
 
+from datetime import timedelta
+
 import pytest
 
 from machines.models import WorkspacePool
 from runs.explanations import explanation_of
-from runs.models import Reservation
+from runs.models import Reservation, Run
 from runs.presentation import run_reason
 from runs.scheduling.passes import cluster_pass
+from tenancy.models import Workspace
 from tests import factories
+from tests.runs.explained import audio_make, explained, fresh, holding, machines_told, waiting
 from tests.support.gangs import Gang, placed
 
 pytestmark = pytest.mark.django_db
@@ -49,4 +53,35 @@ def test_what_is_left_of_a_cap_is_kept_for_the_run_that_goes_first(house, machin
     assert explanation_of(small.fresh)["policy"]["text"] == (
         "Quota: vision may use 16 GPUs of pool h100; 8 are in use (8 by holder), 8 are asked; "
         "what is left is kept for large, which goes first."
+    )
+
+
+def test_what_a_guarantee_leaves_at_a_run_s_own_moment_is_kept_for_it(house, three):
+    """Beside the 8 that are guaranteed to speech, `large` can have 16 in an hour, if `small` takes none of them."""
+    audio = audio_make(house)
+    speech = Workspace.objects.create(organization=house.organization, slug="speech", name="Speech")
+    WorkspacePool.objects.create(workspace=speech, pool=house.pool, guaranteed_gpus=8)
+    holding(house, "llm-7", three[0], limit_in=timedelta(hours=1), workspace=audio)
+    large = waiting(house, "large", gpus=16, machines=2, priority=10)
+    small = waiting(house, "small", gpus=8, machines=1)
+    Run.objects.filter(id=small.id).update(workspace=audio)
+    told = explained(small)
+
+    assert [(run.state, run.wait_kind) for run in (fresh(large), fresh(small))] == [
+        ("Pending", "policy"),
+        ("Pending", "order"),
+    ]
+    assert run_reason(fresh(small)) == (
+        "A run of another workspace goes first; what quotas leave is kept for it."
+    )
+    assert told["policy"]["text"] == (
+        "Quota: what is left of pool h100 is kept for a run of another workspace, which goes first."
+    )
+    assert machines_told(told)[0] == (
+        "Kept for a run that goes first",
+        "gpu-03",
+        (
+            "Pool h100: what quotas leave there is kept for a run of another workspace, which goes first; "
+            "8 of 8 GPUs free"
+        ),
     )
