@@ -171,6 +171,15 @@ def test_probes_stand_in_their_fields():
     )
 
 
+def test_a_probe_s_empty_inputs_show_what_counts():
+    assert ENTRIES["startup"].empty() == {
+        "startup-path": "/",
+        "startup-every": "10 s",
+        "startup-timeout": "5 s",
+        "startup-failures": "3",
+    }
+
+
 @pytest.mark.parametrize(
     "strange",
     [

@@ -22,6 +22,8 @@ class Input:
 
     name: str
     values: tuple[str, ...]
+    empty: str = ""
+    """What counts where it is left empty."""
 
     @property
     def value(self) -> str:
@@ -207,7 +209,10 @@ class _Draw:
         return SectionShown(key, title, summary(self.form, entries), fields, opened_)
 
     def field(self, entry: Entry) -> FieldShown:
-        inputs = tuple(Input(f"f-{name}", self._values(entry, name)) for name in entry.inputs())
+        empty = entry.empty()
+        inputs = tuple(
+            Input(f"f-{name}", self._values(entry, name), empty.get(name, "")) for name in entry.inputs()
+        )
         return FieldShown(
             name=entry.name,
             title=entry.title,

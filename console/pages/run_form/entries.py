@@ -54,6 +54,10 @@ class Entry:
     def inputs(self) -> tuple[str, ...]:
         return (self.name,)
 
+    def empty(self) -> Mapping[str, str]:
+        """Of an input that is left empty: what counts then, shown in its place."""
+        return {}
+
     def show(self, document: Any) -> Values:
         """What its inputs hold for this document. Raises NotShown."""
         raise NotImplementedError

@@ -1,5 +1,6 @@
 """How a worker is looked at while it runs: each probe's way to look, how often, and how many misses count."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,13 @@ _DETAILS: Final[tuple[tuple[str, Kind], ...]] = (
     ("timeout_seconds", DURATION),
     ("failure_threshold", NUMBER),
 )
+_DEFAULTED: Final[tuple[tuple[str, Location, Kind], ...]] = (
+    ("path", ("http", "path"), TEXT),
+    ("every", ("period_seconds",), DURATION),
+    ("timeout", ("timeout_seconds",), DURATION),
+    ("failures", ("failure_threshold",), NUMBER),
+)
+"""Inputs that may be left empty."""
 _PARTS: Final = ("by", "command", "port", "path", "every", "timeout", "failures")
 
 
@@ -30,6 +38,11 @@ class Looked(Entry):
 
     def inputs(self) -> tuple[str, ...]:
         return tuple(f"{self.name}-{part}" for part in _PARTS)
+
+    def empty(self) -> Mapping[str, str]:
+        [place] = self.places
+        defaults = ((name, kind, default_at((*place, *where))) for name, where, kind in _DEFAULTED)
+        return {f"{self.name}-{name}": kind.show(value) for name, kind, value in defaults}
 
     def show(self, document: Any) -> Values:
         [probe] = self.normal(document)
