@@ -9,6 +9,8 @@
   const boxes = [...document.querySelectorAll("input[data-pick]")];
   const all = document.querySelector("input[data-pick-all]");
   const part = (name) => form.querySelector(`[data-${name}]`);
+  const pager = document.querySelector(".list-foot .pager");
+  const elsewhere = ". Another page starts with none.";
   let last = null;
 
   const runs = (count) => `${count} run${count === 1 ? "" : "s"}`;
@@ -22,7 +24,7 @@
     all.disabled = able.length === 0;
     for (const box of boxes) box.closest("tr").classList.toggle("picked", box.checked);
     form.classList.toggle("on", picked.length > 0);
-    part("picked").textContent = picked.length ? `${picked.length} selected` : "";
+    part("picked").textContent = picked.length ? `${picked.length} selected${pager ? elsewhere : ""}` : "";
     part("stop").textContent = `Stop ${runs(picked.length)}…`;
     for (const name of ["stop", "clear"]) {
       part(name).hidden = picked.length === 0;

@@ -62,6 +62,17 @@ def test_ticked_runs_are_stopped_after_a_question(runs, browse, theme):
     assert page.errors == []
 
 
+def test_a_selection_says_that_it_is_this_page_s_own(runs, browse, monkeypatch):
+    monkeypatch.setattr("console.pages.run_list.PAGE_SIZE", 3)
+    page = browse(runs.bea)
+    page.goto(RUNS)
+    box(page, "ddp-1").check()
+    expect(page.locator("[data-picked]")).to_have_text("1 selected. Another page starts with none.")
+    page.get_by_role("link", name="Older").click()
+    expect(box(page, "ddp-0")).not_to_be_checked()
+    expect(page.locator("[data-picked]")).to_be_empty()
+
+
 def test_a_selection_outlives_the_lists_changes(runs, browse):
     page = browse(runs.bea)
     page.goto(RUNS)
