@@ -36,7 +36,7 @@ def test_an_administrator_sets_the_health_of_a_gpu_for_a_while(busy, ana, vic):
     assert "faulty: set by ana: fails every night," in page
     assert "GPU 3, by <bdi>ana</bdi>" in page
     assert "“<bdi>fails every night</bdi>”. Its agent says healthy." in page
-    assert "<bdi>GPU 3</bdi> was healthy, said by <bdi>ana</bdi>: <bdi>fails every night (until 20" in page
+    assert "<bdi>GPU 3</bdi>, said by <bdi>ana</bdi>: <bdi>fails every night (until 20" in page
     said = HealthOverride.objects.get()
     assert timedelta(0) <= database_now() + timedelta(hours=4) - said.until < timedelta(minutes=1)
     seen = text(vic.get(GPU1))
