@@ -186,7 +186,7 @@ class Ledger:
         """The request, closing also the pools in which this placement would pass a limit; None when it passes none."""
         if not self._shares:
             return None
-        taken = {pool: gpus for (_, pool), gpus in self._placed(job, placement).items()}
+        taken = {pool: gpus for (_, pool), gpus in self.held_by(job, placement.holds).items()}
         over, lent = self._close(job, taken)
         over, lent = over | request.over_cap, lent | request.guaranteed_to_others
         if over == request.over_cap and lent == request.guaranteed_to_others:
@@ -301,12 +301,6 @@ class Ledger:
 
     def _share(self, workspace: int, pool: str) -> Share:
         return self._shares.get((workspace, pool), Share())
-
-    def _placed(self, job: Job, placement: Placement) -> Counter[Cell]:
-        used: Counter[Cell] = Counter()
-        for rank in placement.ranks:
-            used[job.workspace, self._pool(rank.machine)] += len(rank.gpus)
-        return used
 
     def _held(self, run: Running) -> Counter[Cell]:
         key = run.holding.key
