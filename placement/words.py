@@ -63,6 +63,15 @@ def headline(data: Data) -> str:
     return special(data) if special else f"{need(data)}; {found(data)}."
 
 
+def quota_headline(data: Data, closed: Data) -> str:
+    """As `headline`, of a gang that quotas hold; `closed`: by code, the pools that they close to it.
+
+    Where there is no room either, that comes second.
+    """
+    told = "" if data["cause"] == "pools_closed" else and_list(_quotas(closed))
+    return f"{told[0].upper()}{told[1:]}. {headline(data)}" if told else headline(data)
+
+
 def need(data: Data) -> str:
     """ "2 machines with 8 free H100s on one fabric are needed"."""
     shape, count = data["shape"], data["shape"]["machines"]
@@ -188,13 +197,18 @@ def _none_selected(data: Data) -> str:
     return f"No machine of this cluster may take this run: {and_list(told)}."
 
 
-def _closed(data: Data) -> str:
-    """Quotas and reservations that alone keep the gang from machines that have room."""
-    closed, told = data["closed"], []
+def _quotas(closed: Data) -> list[str]:
+    told = []
     if closed.get("pool_cap"):
         told.append(f"this run would pass its workspace's cap in {_pools(closed['pool_cap'])}")
     if closed.get("pool_guaranteed"):
         told.append(f"what is free in {_pools(closed['pool_guaranteed'])} is guaranteed to other workspaces")
+    return told
+
+
+def _closed(data: Data) -> str:
+    """Quotas and reservations that alone keep the gang from machines that have room."""
+    closed, told = data["closed"], _quotas(data["closed"])
     if closed.get("reserved"):
         count = closed["reserved"]
         verb = "is" if count == 1 else "are"

@@ -170,6 +170,8 @@ def _named(what: str, names: Sequence[str]) -> str:
 def waiting_words(explanation: Reason, workspace: int) -> str:
     """The headline of a run of `workspace` that a pass refused. What that workspace may not see is not named."""
     wait = explanation.get("wait") or {}
+    if "closed" in wait:
+        return words.quota_headline(explanation, wait["closed"])
     if wait.get("kind") != "order" or not wait["behind"]:
         return words.headline(explanation)
     first = wait["behind"][0]

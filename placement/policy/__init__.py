@@ -17,6 +17,7 @@ from placement.policy.jobs import (
     Running,
     Share,
 )
+from placement.policy.quotas import pools_of
 
 __all__ = [
     "Cycle",
@@ -30,4 +31,5 @@ __all__ = [
     "Reserved",
     "Running",
     "Share",
+    "pools_of",
 ]

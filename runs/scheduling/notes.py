@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from common.nudge import publish_on_commit
 from machines.models import Cluster
 from placement import Placement, Refusal
-from placement.policy import Job, Patient, Placed, Refused, Reserved
+from placement.policy import Job, Patient, Placed, Refused, Reserved, pools_of
 from runs.events import LIVE_CHANNEL, run_announce
 from runs.models import Reservation, Run, RunWait
 from runs.scheduling.ports import NoPort
@@ -86,6 +86,8 @@ class Notes:
         wait: Data = {"kind": decision.kind, "cause": cause}
         if decision.kind == "order":
             wait["behind"] = [self._named(key) for key in decision.behind]
+        if decision.kind == "policy":
+            wait["closed"] = _closed(decision)
         if decision.impossible:
             wait["changes"] = decision.impossible.changes_data()
         return wait
@@ -241,6 +243,14 @@ class Notes:
             waits_for=list(reserved.waits_for),
             pass_no=self.cluster.pass_no,
         )
+
+
+def _closed(decision: Refused) -> Data:
+    """By the code of a rule, the pools of its own that it closes to the run."""
+    request = decision.request
+    own = pools_of(request, decision.refusal.outcome.ask.topology)
+    closed = {"pool_cap": request.over_cap & own, "pool_guaranteed": request.guaranteed_to_others & own}
+    return {code: sorted(pools) for code, pools in closed.items() if pools}
 
 
 def _cause(decision: Refused) -> str:

@@ -36,6 +36,22 @@ def test_a_cap_holds_and_is_told_as_policy(house, machines):
     assert not Reservation.objects.exists()
 
 
+def test_the_quota_is_named_first_where_there_is_no_room_either(house, machines):
+    WorkspacePool.objects.filter(workspace=house.workspace).update(gpu_cap=8)
+    placed(house, "holder", machines=1)
+    large = submitted(house, "large", machines=2)
+    cluster_pass(house.cluster.id)
+    assert large.fresh.wait_kind == "policy"
+    assert (
+        run_reason(large.fresh)
+        == explanation_of(large.fresh)["headline"]
+        == (
+            "This run would pass its workspace's cap in pool h100. 2 machines with 8 free H100s on one fabric are "
+            "needed; fabric ib-a has 0."
+        )
+    )
+
+
 def test_what_is_left_of_a_cap_is_kept_for_the_run_that_goes_first(house, machines):
     """`large` needs the whole cap of 16, of which 8 are used: `small` would fit, and would keep it waiting for ever."""
     WorkspacePool.objects.filter(workspace=house.workspace).update(gpu_cap=16)
