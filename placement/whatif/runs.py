@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, repeat
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -49,20 +50,23 @@ class Holders:
     def row(self) -> Longs:
         """Per hold: the machine, UNKNOWN when the cluster lacks it."""
         row_of = self.snapshot.topology.row_of
-        return self._column(row_of.get(hold.machine, UNKNOWN) for hold in self._holds)
+        return self._column(map(row_of.get, self._each("machine"), repeat(UNKNOWN)))
 
     @cached_property
     def count(self) -> Longs:
         """Per hold: GPUs."""
-        return self._column(len(hold.gpus) for hold in self._holds)
+        return self._column(map(len, self._each("gpus")))
 
     @cached_property
     def cpu(self) -> Longs:
-        return self._column(hold.cpu_millicores for hold in self._holds)
+        return self._column(self._each("cpu_millicores"))
 
     @cached_property
     def memory(self) -> Longs:
-        return self._column(hold.memory_bytes for hold in self._holds)
+        return self._column(self._each("memory_bytes"))
+
+    def _each(self, field: str) -> Iterator[Any]:
+        return map(attrgetter(field), self._holds)
 
     def _column(self, values: Iterable[int]) -> Longs:
         return np.fromiter(values, dtype=np.int64, count=len(self._holds))
