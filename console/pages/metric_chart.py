@@ -9,7 +9,7 @@ from console.pages.scope import Scope
 from runs.metric_series import Points, run_series, thinned
 from runs.models import Run
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 200, 64, 24, 12
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 200, 80, 24, 12
 FRAME = {
     "width": WIDTH,
     "height": HEIGHT,
@@ -80,8 +80,8 @@ def _chart(name: str, of_workers: dict[str, Points]) -> Chart:
         ),
         workers=workers,
         rows=_rows([dict(of_workers[worker]) for worker in workers]),
-        low=_text(low),
-        high=_text(high),
+        low=_beside_the_axis(low),
+        high=_beside_the_axis(high),
         first=first,
         last=last,
         said=f"{name} from {_text(low)} to {_text(high)} over steps {first} to {last}",
@@ -123,6 +123,11 @@ def _rows(values: Sequence[dict[int, float]]) -> tuple[tuple[int, tuple[str, ...
     return tuple(
         (step, tuple(_text(each[step]) if step in each else "" for each in values)) for step in steps
     )
+
+
+def _beside_the_axis(value: float) -> str:
+    """Short enough for the room there, with a sign and an exponent."""
+    return f"{value:.4g}"
 
 
 def _text(value: float) -> str:

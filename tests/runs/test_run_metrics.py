@@ -101,8 +101,8 @@ def test_all_workers_lines_are_over_one_axis(running):
         (first.worker.name, second.worker.name),
     )
     assert [line.paths for line in chart.lines] == [
-        ("64.0,12.0 632.0,94.0",),
-        ("64.0,53.0 64.0,53.0", "632.0,176.0 632.0,176.0"),
+        ("80.0,12.0 632.0,94.0",),
+        ("80.0,53.0 80.0,53.0", "632.0,176.0 632.0,176.0"),
     ]
     assert chart.rows == ((10, ("2", "0")), (5, ("", "nan")), (0, ("4", "3")))
 
@@ -111,5 +111,17 @@ def test_a_line_that_never_varies_and_one_of_the_widest_numbers_are_drawn(runnin
     send(running.members[0], b"astraeus-metric a=1 b=1.7e308 step=1\nastraeus-metric a=1 b=-1.7e308 step=2\n")
 
     flat, wide = run_charts(running.run)
-    assert flat.lines[0].paths == ("64.0,176.0 632.0,176.0",)
-    assert wide.lines[0].paths == ("64.0,12.0 632.0,176.0",)
+    assert flat.lines[0].paths == ("80.0,176.0 632.0,176.0",)
+    assert wide.lines[0].paths == ("80.0,12.0 632.0,176.0",)
+    assert (wide.low, wide.high) == ("-1.7e+308", "1.7e+308")
+
+
+def test_numbers_beside_the_axis_are_short_enough_for_it(running):
+    send(
+        running.members[0],
+        b"astraeus-metric loss=10.69847 step=1\nastraeus-metric loss=-0.0000891072 step=2\n",
+    )
+
+    (chart,) = run_charts(running.run)
+    assert (chart.low, chart.high) == ("-8.911e-05", "10.7")
+    assert chart.rows == ((2, ("-8.91072e-05",)), (1, ("10.6985",)))
