@@ -13,6 +13,7 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 django.setup()
 
+from console.loading import load  # noqa: E402 - Django's apps must be loaded first
 from console.streams import agents, http, live, logs, run_logs  # noqa: E402 - Django's apps must be loaded first
 from console.streams.database import in_thread  # noqa: E402 - likewise
 from console.streams.hub import hub  # noqa: E402 - likewise
@@ -66,6 +67,7 @@ def _close_on(*signals: signal.Signals) -> None:
 async def _lifespan(receive: http.Receive, send: http.Send) -> None:
     await receive()
     await in_thread(machines_heard_after_start)
+    load()
     hub.start()
     _close_on(signal.SIGTERM, signal.SIGINT)
     await send({"type": "lifespan.startup.complete"})
