@@ -13,13 +13,13 @@ from common.errors import NotFound
 from runs.explaining.history import history_of, stretch_at
 from runs.explaining.moments import HELD_BY_OTHERS, moment_words
 from runs.explaining.recent import Recent
-from runs.explaining.view import View, view_placed, view_waiting
+from runs.explaining.view import View, view_placed, view_waiting, worded
 from runs.models import Run, Worker
 from runs.presentation import child_told, run_reason, worker_reason, workers_ranked
 from runs.scheduling.records import decisions_of, recall, recall_at, recall_placed
 from runs.states import RunState
 
-__all__ = ["HELD_BY_OTHERS", "explanation_of", "worker_explanation_of"]
+__all__ = ["HELD_BY_OTHERS", "explanation_in_rows", "explanation_of", "worker_explanation_of"]
 
 JSON = dict[str, Any]
 
@@ -48,8 +48,13 @@ def explanation_of(run: Run, *, at: datetime | None = None) -> JSON:
 
     Of an independent run, as `runs_for_display` loads it, that of its first worker in the queue.
     """
+    return worded(explanation_in_rows(run, at=at))
+
+
+def explanation_in_rows(run: Run, *, at: datetime | None = None) -> JSON:
+    """The same with its machines as `MachineRow`s, of which a page puts those into words that it shows."""
     if run.independent and (child := child_told(run)):
-        return _of_child(run, child, explanation_of(child, at=at))
+        return _of_child(run, child, explanation_in_rows(child, at=at))
     if at is not None:
         return _of_then(run, at)
     now = database_now()

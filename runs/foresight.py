@@ -9,7 +9,7 @@ from common.clock import database_now
 from placement import Placement, Rank, words
 from placement.phrases import and_list, plural
 from placement.policy import Cycle, Job, Patient, Placed, Refused
-from runs.explaining.view import View, view_waiting
+from runs.explaining.view import View, view_waiting, worded
 from runs.independent.documents import child_document
 from runs.lemons import lemon_tiers
 from runs.models import Run
@@ -185,5 +185,5 @@ def _explanation(
         "kind": decision.kind,
         "cause": told["cause"],
         "headline": words.headline(told),
-        **view_waiting(View(run, recalled, recalled.at, apart=apart)),
+        **worded(view_waiting(View(run, recalled, recalled.at, apart=apart))),
     }

@@ -15,7 +15,7 @@ from common.errors import Conflict
 from machines.models import Machine
 from machines.services import machine_uncordon
 from runs.editing import run_edit
-from runs.explanations import explanation_of
+from runs.explanations import explanation_in_rows
 from runs.models import Run
 from runs.reasons import SOMEBODY_S_RUN
 from runs.services import run_stop
@@ -74,7 +74,7 @@ def offers_of(explained: Data) -> list[Offer]:
 
 def offer_find(run: Run, key: str) -> Offer | None:
     """The offer, if the last pass still makes it. `run` as `runs_for_display` loads it."""
-    return next((each for each in offers_of(explanation_of(run)) if each.key == key), None)
+    return next((each for each in offers_of(explanation_in_rows(run)) if each.key == key), None)
 
 
 @transaction.atomic

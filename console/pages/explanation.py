@@ -18,7 +18,8 @@ from console.pages.scope import Scope, workspace_scope
 from placement.phrases import plural, shortened
 from runs.explaining.history import history_words
 from runs.explaining.moments import moment_read
-from runs.explanations import explanation_of
+from runs.explaining.rows import MachineRow
+from runs.explanations import explanation_in_rows
 from runs.models import Run
 from runs.offers import Offer, offers_of
 from runs.presentation import run_get, run_url
@@ -39,8 +40,15 @@ class Line:
     """Number of the cause that it stands below."""
     number: int
     """Its place there, from 1."""
-    machines: list[str]
-    text: str
+    row: MachineRow
+
+    @property
+    def machines(self) -> list[str]:
+        return self.row.machines
+
+    @property
+    def text(self) -> str:
+        return self.row.text
 
 
 FIRST_ROWS = 10
@@ -56,20 +64,30 @@ class Cause:
     number: int
     """Its place among the causes, from 1."""
     title: str
-    ready: bool
-    lines: list[Line]
+    rows: list[MachineRow]
 
     @property
-    def count(self) -> int:
-        return sum(len(line.machines) for line in self.lines)
+    def ready(self) -> bool:
+        return any(not row.codes for row in self.rows)
+
+    @property
+    def lines(self) -> list[Line]:
+        return self._lines(self.rows)
 
     @property
     def first_lines(self) -> list[Line]:
-        return self.lines[:FIRST_ROWS]
+        return self._lines(self.rows[:FIRST_ROWS])
+
+    def _lines(self, rows: Iterable[MachineRow]) -> list[Line]:
+        return [Line(self.number, number, row) for number, row in enumerate(rows, start=1)]
+
+    @property
+    def count(self) -> int:
+        return sum(len(row.machines) for row in self.rows)
 
     @property
     def left_out(self) -> int:
-        return len(self.lines) - len(self.first_lines)
+        return max(0, len(self.rows) - FIRST_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +166,7 @@ def run_explanation(
     scope = workspace_scope(request, organization, workspace)
     found = run_get(workspace=scope.here, name=run, cluster=cluster)
     at = _at(request.GET.get("at", ""))
-    told = explained(explanation_of(found, at=at), found, scope)
+    told = explained(explanation_in_rows(found, at=at), found, scope)
     context = {"scope": scope, "section": "runs", "run": found, "explanation": told, "asked_at": at}
     if is_fragment(request):
         return render(request, "runs/explanation.html#live", {**context, "oob": True})
@@ -174,13 +192,14 @@ def _at(text: str) -> datetime | None:
 
 def explanation_shown(run: Run, shown: Run, scope: Scope) -> Explanation | None:
     """Why it waits; None once it is placed. `run` as `runs_for_display` loads it; `shown`: the run that people see."""
-    return explained(explanation_of(run), shown, scope) if run.state == RunState.PENDING else None
+    return explained(explanation_in_rows(run), shown, scope) if run.state == RunState.PENDING else None
 
 
 def explained(told: Data, run: Run, scope: Scope) -> Explanation:
     """The explanation of `run` as pages show it to the person of `scope`."""
+    causes = _causes(told["machines"])
     return Explanation(
-        key=_key(told),
+        key=_key(told, causes),
         headline=told["headline"],
         pass_no=told["pass"],
         at=told["at"],
@@ -191,16 +210,23 @@ def explained(told: Data, run: Run, scope: Scope) -> Explanation:
         when=(told["when"] or {}).get("text", ""),
         domains=[_domain(each) for each in told["domains"] if each["kind"] != "cluster"],
         domains_left_out=told["domains_left_out"],
-        causes=_causes(told["machines"]),
+        causes=causes,
         waited=history_words(told["history"]),
         history=told["history"],
         api=f"/api/v1/o/{scope.organization.slug}/w/{scope.here.slug}/runs/{run.name}/explanation",
     )
 
 
-def _key(told: Data) -> str:
-    shown = {name: told[name] for name in ("causes", "changes", "when", "domains", "machines")}
+def _key(told: Data, causes: Iterable[Cause]) -> str:
+    shown = [told[name] for name in ("causes", "changes", "when", "domains")]
+    shown += [_shown_of(cause) for cause in causes]
     return f"{zlib.crc32(json.dumps(shown, sort_keys=True, default=str).encode()):x}"
+
+
+def _shown_of(cause: Cause) -> list[Any]:
+    """What the page shows of it."""
+    rows = [[row.machines, row.text] for row in cause.rows[:FIRST_ROWS]]
+    return [cause.title, cause.count, len(cause.rows), rows]
 
 
 def _offer(offer: Offer, run: Run, scope: Scope) -> OfferRow:
@@ -246,19 +272,9 @@ def _domain(data: Data) -> Domain:
     return Domain(name, data["found"], data["needed"], ", ".join(data["machines"]))
 
 
-def _causes(rows: Iterable[Data]) -> list[Cause]:
+def _causes(rows: Iterable[MachineRow]) -> list[Cause]:
     """Rows come nearest first; a group stands where its nearest row stands."""
-    groups: dict[str, list[Data]] = {}
-    ready: set[str] = set()
+    groups: dict[str, list[MachineRow]] = {}
     for row in rows:
-        groups.setdefault(row["group"], []).append(row)
-        if not row["codes"]:
-            ready.add(row["group"])
-    return [
-        Cause(number, title, title in ready, _lines(number, told))
-        for number, (title, told) in enumerate(groups.items(), start=1)
-    ]
-
-
-def _lines(cause: int, rows: Iterable[Data]) -> list[Line]:
-    return [Line(cause, number, row["machines"], row["text"]) for number, row in enumerate(rows, start=1)]
+        groups.setdefault(row.group, []).append(row)
+    return [Cause(number, title, told) for number, (title, told) in enumerate(groups.items(), start=1)]

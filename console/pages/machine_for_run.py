@@ -1,14 +1,15 @@
 """The map's view for one run: which machines fit it, which it was given, and why not the others."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from common.errors import NotFound
 from console.pages.machine_cells import CHOSEN, FITS, UNJUDGED
 from console.pages.machine_tiles import Mark
 from console.pages.scope import Scope
+from runs.explaining.rows import MachineRow
 from runs.explaining.view import CHOSEN as CHOSEN_TITLE
-from runs.explanations import explanation_of
+from runs.explanations import explanation_in_rows
 from runs.models import Assignment, Run
 from runs.presentation import run_get
 
@@ -39,26 +40,22 @@ def for_run(scope: Scope, key: str) -> ForRun | None:
     if workspace is None:
         raise NotFound
     run = run_get(workspace=workspace, name=name, cluster=scope.cluster_slug)
-    told = explanation_of(run)
+    told = explanation_in_rows(run)
     # Where it runs counts more than what the pass that placed it has said, and is known when that is not kept.
     return ForRun(key, run, told["headline"], _marks(told["machines"]) | _held(run))
 
 
-def _marks(rows: list[dict[str, object]]) -> dict[str, Mark]:
+def _marks(rows: Iterable[MachineRow]) -> dict[str, Mark]:
     """Of several groups of workers one may fit where another doesn't: the best mark stays."""
     marks: dict[str, Mark] = {}
     for row in rows:
-        kind = CHOSEN if row["group"] == CHOSEN_TITLE else "" if row["codes"] else FITS
-        for machine in _names(row):
+        kind = CHOSEN if row.group == CHOSEN_TITLE else "" if row.codes else FITS
+        mark = Mark(kind, row.text)
+        for machine in row.machines:
             known = marks.get(machine)
             if known is None or not known.kind:
-                marks[machine] = Mark(kind, str(row["text"]))
+                marks[machine] = mark
     return marks
-
-
-def _names(row: Mapping[str, object]) -> list[str]:
-    names = row["machines"]
-    return names if isinstance(names, list) else []
 
 
 def _held(run: Run) -> dict[str, Mark]:

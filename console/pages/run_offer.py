@@ -12,7 +12,7 @@ from console.pages.run_page import run_address, stop_words
 from console.pages.scope import Scope, workspace_scope
 from console.pages.selectors import run_compose
 from placement.phrases import and_list
-from runs.explanations import explanation_of
+from runs.explanations import explanation_in_rows
 from runs.models import Run
 from runs.offers import CHANGED, Offer, offer_find, offer_take
 from runs.presentation import run_get, runs_for_display
@@ -50,7 +50,7 @@ def _changed(request: HttpRequest, scope: Scope, run: Run) -> HttpResponse:
         "scope": scope,
         "section": "runs",
         "run": now,
-        "explanation": explained(explanation_of(now), now, scope),
+        "explanation": explained(explanation_in_rows(now), now, scope),
         "problem": CHANGED,
     }
     return render(request, "runs/explanation.html", context)

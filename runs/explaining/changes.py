@@ -30,14 +30,15 @@ def changes_of(asked: Asked) -> JSON:
 
 
 def _named(asked: Asked) -> list[Named]:
+    own, workspace = asked.run.shown_id, asked.run.workspace_id
     return [
         Named(
             holder.holding,
-            holder.name if holder.workspace_id == asked.run.workspace_id else SOMEBODY_S_RUN,
+            holder.name if holder.workspace_id == workspace else SOMEBODY_S_RUN,
             holder.preemptible,
         )
         for holder in asked.holders
-        if holder.run_id != asked.run.shown_id  # no run ends for its own sake
+        if holder.run_id != own  # no run ends for its own sake
     ]
 
 

@@ -15,7 +15,7 @@ def moment_words(at: datetime, now: datetime) -> str:
     """ "14:05 UTC"; with the day where that is not today."""
     at, now = at.astimezone(UTC), now.astimezone(UTC)
     day = "" if at.date() == now.date() else f" on {at.day} {at:%b}"
-    return f"{at:%H:%M} UTC{day}"
+    return f"{at.hour:02}:{at.minute:02} UTC{day}"
 
 
 def names_words(names: Iterable[str]) -> str:

@@ -1,8 +1,9 @@
 """Machines in words: what the engine says of each, with what only the database knows of it."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from machines.models import Gpu, Machine
@@ -121,23 +122,48 @@ def reserved_words(reserved: Iterable[Reserved], workspace: int, now: datetime) 
     return found
 
 
-def rows_worded(
-    rows: Iterable[Data], asked: Data, facts: Facts, *, placed: bool = False
-) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class MachineRow:
+    """Machines about which the same is to be said; `sentence` says it, when it is asked for: a page shows few rows."""
+
+    group: str
+    """The title above it."""
+    codes: list[str]
+    """Of the rules that refuse them, the main one first."""
+    numbers: Numbers
+    """By code."""
+    machines: list[str]
+    sentence: Callable[[], str]
+
+    @property
+    def text(self) -> str:
+        return self.sentence()
+
+    def as_data(self) -> dict[str, Any]:
+        """As programs read it."""
+        return {
+            "group": self.group,
+            "codes": self.codes,
+            "numbers": self.numbers,
+            "machines": self.machines,
+            "text": self.text,
+        }
+
+
+def rows_of(rows: Iterable[Data], asked: Data, facts: Facts, *, placed: bool = False) -> list[MachineRow]:
     """The machines, nearest first; those about which the same is to be said share a row."""
-    worded = []
+    found = []
     for row in rows:
+        codes = row["codes"]
         for machines, joined, holders in _alike(row, facts):
-            numbers = {code: {**own, **joined.get(code, {})} for code, own in row["numbers"].items()}
-            full = {"codes": row["codes"], "numbers": numbers, "machines": machines}
-            worded.append(
-                {
-                    "group": _title(row["codes"], numbers, placed=placed),
-                    **full,
-                    "text": words.machine_sentence(full, asked, holders),
-                }
-            )
-    return worded
+            numbers = row["numbers"]
+            if joined:
+                numbers = {code: {**own, **joined.get(code, {})} for code, own in numbers.items()}
+            full = {"codes": codes, "numbers": numbers, "machines": machines}
+            sentence = partial(words.machine_sentence, full, asked, holders)
+            title = _title(codes, numbers, placed=placed)
+            found.append(MachineRow(title, codes, numbers, machines, sentence))
+    return found
 
 
 def _title(codes: list[str], numbers: Numbers, *, placed: bool) -> str:

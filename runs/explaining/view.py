@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from placement import Placement, Refusal, Request, words
@@ -13,6 +13,7 @@ from runs.explaining import changes, policy, queue, rows
 from runs.explaining.alone import workers_alike
 from runs.explaining.held import Holder, holders_of
 from runs.explaining.history import stretch_words
+from runs.explaining.rows import MachineRow
 from runs.explaining.when import Asked, when_of
 from runs.models import Run, RunWait
 from runs.scheduling.records import Recalled
@@ -99,8 +100,13 @@ class View:
         return f"There was room: {words.placement_sentence(self.data)}."
 
 
+def worded(parts: Data) -> JSON:
+    """The parts with each of their rows of machines in words, as programs read them."""
+    return {**parts, "machines": [row.as_data() for row in parts["machines"]]}
+
+
 def view_waiting(view: View) -> JSON:
-    """Of a run that the pass left in the queue."""
+    """Of a run that the pass left in the queue; its machines as `MachineRow`s."""
     in_queue = None if view.past else queue.queue_of(view.run, view.recalled, view.now)
     told: JSON = {
         "causes": causes_of(view, in_queue),
@@ -114,7 +120,7 @@ def view_waiting(view: View) -> JSON:
 
 
 def view_placed(view: View) -> JSON:
-    """Of a run that the pass placed: where, and for each other machine why not there."""
+    """Of a run that the pass placed: where, and for each other machine why not there, as `MachineRow`s."""
     data = view.data
     return {
         "placement": {
@@ -165,36 +171,35 @@ def _open(request: Request) -> Request:
 
 
 def _machines(view: View) -> JSON:
-    """Domains, and the machines in words."""
+    """Domains, and the machines in rows."""
     data, placed = view.data, isinstance(view.recalled.answer, Placement)
     if not placed:
         return {
             "domains": data["domains"],
             "domains_left_out": data["domains_left_out"],
-            "machines": rows.rows_worded(data["rows"], data["asked"], view.facts),
+            "machines": rows.rows_of(data["rows"], data["asked"], view.facts),
         }
     title = CHOSEN if view.recalled.placed else FREE_NOW
-    worded = []
+    told = []
     for group in data["groups"]:
-        worded += [_chosen(rank, title) for rank in group["ranks"]]
-        worded += rows.rows_worded(group["rows"], group["asked"], view.facts, placed=True)
-    return {"machines": _by_group(worded, title)}
+        told += [_chosen(rank, title) for rank in group["ranks"]]
+        told += rows.rows_of(group["rows"], group["asked"], view.facts, placed=True)
+    return {"machines": _by_group(told, title)}
 
 
-def _chosen(rank: Data, title: str) -> JSON:
+def _chosen(rank: Data, title: str) -> MachineRow:
+    numbers = {"rank": rank["rank"], "gpus": rank["gpus"]}
+    return MachineRow(title, [], numbers, [rank["machine"]], partial(_rank_words, rank))
+
+
+def _rank_words(rank: Data) -> str:
     gpus = f" with {plural(len(rank['gpus']), 'GPU')}" if rank["gpus"] else ""
-    return {
-        "group": title,
-        "codes": [],
-        "numbers": {"rank": rank["rank"], "gpus": rank["gpus"]},
-        "machines": [rank["machine"]],
-        "text": f"Rank {rank['rank']}{gpus}",
-    }
+    return f"Rank {rank['rank']}{gpus}"
 
 
-def _by_group(worded: Iterable[JSON], first: str) -> list[JSON]:
+def _by_group(told: Iterable[MachineRow], first: str) -> list[MachineRow]:
     """Several groups of workers tell of the same machines: those chosen come first, titles stay together."""
-    titles: dict[str, list[JSON]] = {first: []}
-    for row in worded:
-        titles.setdefault(row["group"], []).append(row)
+    titles: dict[str, list[MachineRow]] = {first: []}
+    for row in told:
+        titles.setdefault(row.group, []).append(row)
     return [row for rows_ in titles.values() for row in rows_]

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from placement import Refusal, words
+from placement.explain import nearest_row
 from placement.future import earliest
 from placement.phrases import plural
 from runs.explaining.held import Holder
@@ -157,6 +158,6 @@ _MENDS: Mapping[str, str] = {
 
 def _no_end_helps(asked: Asked) -> str:
     answer = asked.recalled.answer
-    rows = answer.as_data()["rows"] if isinstance(answer, Refusal) else []
-    nearest = next((row["codes"][0] for row in rows if row["codes"]), "")
+    row = nearest_row(answer.outcome) if isinstance(answer, Refusal) else None
+    nearest = row["codes"][0] if row else ""
     return f"No time can be given: {_MENDS.get(nearest, 'no run that ends makes enough room for it.')}"

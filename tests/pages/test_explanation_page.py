@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from machines.models import Machine
+from placement.words import machine_sentence
 from runs.models import DecisionRecord, RunWait
 from runs.scheduling.passes import cluster_pass
 from tests import factories as make
@@ -130,6 +131,32 @@ def test_what_is_no_time_and_what_is_not_kept_are_told(waits, bea):
 def test_it_is_read_by_viewers_and_not_by_strangers(waits, vic, cyd):
     assert HEADLINE in text(vic.get(f"{DDP}/explanation"))
     assert cyd.get(f"{DDP}/explanation").status_code == 404
+
+
+def test_of_many_rows_only_those_are_put_into_words_that_are_shown(house, bea, monkeypatch):
+    for number in range(12):
+        make.machine_make(house, f"gpu-{number:02}")
+        Machine.objects.filter(name=f"gpu-{number:02}").update(
+            cordoned_at=timezone.now(), cordoned_by="ops", cordon_reason=f"ticket {number}"
+        )
+    waiting(house)
+    cluster_pass(house.cluster.id)
+    said = set()
+
+    def sentence(row, *others):
+        said.update(row["machines"])
+        return machine_sentence(row, *others)
+
+    monkeypatch.setattr("placement.words.machine_sentence", sentence)
+    page = text(bea.get(f"{DDP}/explanation"))
+    assert said == {f"gpu-{number:02}" for number in range(10)}
+    assert "“ticket 9”" in page
+    assert "2 rows more" in page
+
+    told = bea.get("/api/v1/o/acme/w/vision/runs/ddp-resnet50/explanation").json()
+    assert [row["text"].partition("“")[2][:9] for row in told["machines"]] == [
+        f"ticket {number}”"[:9] for number in range(12)
+    ]
 
 
 def test_queries(waits, bea, django_assert_num_queries):
