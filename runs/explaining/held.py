@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from wire.spec import validate_document
 _MACHINE = attrgetter("machine")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Holder:
     """A run that holds something; an independent one with all its children."""
 
@@ -35,42 +36,9 @@ class Holder:
     preemptible: bool
     holds: tuple[Hold, ...]
 
-    @property
+    @cached_property
     def holding(self) -> Holding:
         return Holding(self.run_id, self.holds, self.ends_at.timestamp() if self.ends_at else None)
-
-
-_known: dict[int, Mapping[int, "_Attempt"]] = {}
-"""Cluster → the attempts that held something when it was last asked, by id: what was read of them stays true."""
-
-
-def holders_of(cluster_id: int, now: datetime, *, past: bool = False) -> list[Holder]:
-    """Every run that holds something in the cluster, by name; `past`: as it was at `now`."""
-    at = now if past else None
-    workers = _workers(cluster_id, at)
-    known = _known.get(cluster_id, {})
-    same = known.keys() & workers.keys()
-    attempts = {key: known[key] for key in same if known[key].workers == workers[key]}
-    attempts |= _read({key: many for key, many in workers.items() if key not in attempts}, at)
-    if not past:
-        _known[cluster_id] = attempts
-    limits = _limits(attempts.values())
-    families: dict[int, list[_Attempt]] = defaultdict(list)
-    for attempt in sorted(attempts.values(), key=_IN_ORDER):
-        families[attempt.shown_id].append(attempt)
-    return [_holder(each, limits, now) for each in families.values()]
-
-
-def _workers(cluster_id: int, at: datetime | None) -> dict[int, int]:
-    """By attempt: how many of its workers hold something."""
-    held = Assignment.objects.filter(_held(at), machine__cluster=cluster_id).order_by()
-    return dict(held.values_list("attempt_id").annotate(workers=Count("id")))
-
-
-def _held(at: datetime | None) -> Q:
-    if at is None:
-        return Q(gone_at=None)
-    return Q(placed_at__lte=at) & (Q(gone_at=None) | Q(gone_at__gt=at))
 
 
 class _Attempt(NamedTuple):
@@ -85,7 +53,7 @@ class _Attempt(NamedTuple):
     preemptible: bool | None
     limit_at: datetime | None
     limit_seconds: int | None
-    """Of one that had not opened: `limit_at` is known since."""
+    """Of one that had not opened, as far as is known: `limit_at` comes with that."""
     workers: int
     """So many held something: as long as it is the same number, it is the same workers."""
     holds: Sequence[Hold]
@@ -93,6 +61,75 @@ class _Attempt(NamedTuple):
     @property
     def shown_id(self) -> int:
         return self.parent_id or self.run_id
+
+
+class _Family(NamedTuple):
+    """What one run holds, or several children of one."""
+
+    attempts: Sequence[_Attempt]
+    """In the order in which they were made, run by run."""
+    holder: Holder | None
+    """The same at any time; None: one of them has not opened, and is told as if it ran from now on."""
+
+
+class _Known(NamedTuple):
+    """What was read of the attempts that held something when a cluster was last asked: it stays true."""
+
+    attempts: Mapping[int, _Attempt]
+    """By id."""
+    families: Mapping[int, _Family]
+    """By the id of the run that people see, in the order of their names."""
+
+
+_NOTHING = _Known({}, {})
+_known: dict[int, _Known] = {}
+"""By cluster."""
+
+
+def holders_of(cluster_id: int, now: datetime, *, past: bool = False) -> list[Holder]:
+    """Every run that holds something in the cluster, by name; `past`: as it was at `now`."""
+    at = now if past else None
+    workers = _workers(cluster_id, at)
+    known = _known.get(cluster_id, _NOTHING)
+    same = {key: each for key, each in known.attempts.items() if workers.get(key) == each.workers}
+    new = _read({key: many for key, many in workers.items() if key not in same}, at)
+    attempts = {**same, **new}
+    opened = _opened(attempts)
+    if new or opened or len(same) < len(known.attempts):
+        attempts |= opened
+        known = _Known(attempts, _families(attempts.values(), known.families))
+        if not past:
+            _known[cluster_id] = known
+    return [family.holder or _holder(family.attempts, now) for family in known.families.values()]
+
+
+def _families(attempts: Iterable[_Attempt], known: Mapping[int, _Family]) -> dict[int, _Family]:
+    """Those of which nothing has changed stay as they are known."""
+    together: dict[int, list[_Attempt]] = defaultdict(list)
+    for attempt in sorted(attempts, key=_IN_ORDER):
+        together[attempt.shown_id].append(attempt)
+    found = {}
+    for key, own in together.items():
+        before = known.get(key)
+        found[key] = before if before and before.attempts == own else _family(own)
+    return found
+
+
+def _family(attempts: Sequence[_Attempt]) -> _Family:
+    starting = any(attempt.limit_seconds for attempt in attempts)
+    return _Family(attempts, None if starting else _holder(attempts, None))
+
+
+def _workers(cluster_id: int, at: datetime | None) -> dict[int, int]:
+    """By attempt: how many of its workers hold something."""
+    held = Assignment.objects.filter(_held(at), machine__cluster=cluster_id).order_by()
+    return dict(held.values_list("attempt_id").annotate(workers=Count("id")))
+
+
+def _held(at: datetime | None) -> Q:
+    if at is None:
+        return Q(gone_at=None)
+    return Q(placed_at__lte=at) & (Q(gone_at=None) | Q(gone_at__gt=at))
 
 
 _COLUMNS = (
@@ -126,11 +163,14 @@ def _limit_seconds(document: object) -> int | None:
     return None if document is None else validate_document(document).time_limit_seconds
 
 
-def _limits(attempts: Iterable[_Attempt]) -> dict[int, datetime]:
-    """By attempt that had not opened when it was read: when its time limit ends it, once that is known."""
-    starting = [each.id for each in attempts if each.limit_seconds]
+def _opened(attempts: Mapping[int, _Attempt]) -> dict[int, _Attempt]:
+    """Those that had not opened when they were read, and by now have: with the end of their time limit."""
+    starting = [each.id for each in attempts.values() if each.limit_seconds]
     opened = RunAttempt.objects.filter(id__in=starting, time_limit_at__isnull=False).order_by()
-    return {key: at for key, at in opened.values_list("id", "time_limit_at") if at}
+    return {
+        key: attempts[key]._replace(limit_at=at, limit_seconds=None)
+        for key, at in opened.values_list("id", "time_limit_at")
+    }
 
 
 def _holds(attempts: Collection[int], at: datetime | None) -> dict[int, list[Hold]]:
@@ -152,26 +192,28 @@ def _holds(attempts: Collection[int], at: datetime | None) -> dict[int, list[Hol
     return holds
 
 
-def _holder(attempts: Sequence[_Attempt], limits: Mapping[int, datetime], now: datetime) -> Holder:
-    """Of one run, or of several children of one: it ends with the last of them."""
+def _holder(attempts: Sequence[_Attempt], now: datetime | None) -> Holder:
+    """Of one run, or of several children of one: it ends with the last of them. `now`: when one starts that has not."""
     # What is left of an older attempt ends before the newest one does.
     newest = list({attempt.run_id: attempt for attempt in attempts}.values())
-    first, ends = newest[0], [attempt.limit_at or limits.get(attempt.id) for attempt in newest]
+    first = newest[0]
     held = chain.from_iterable(attempt.holds for attempt in attempts)
     return Holder(
         run_id=first.shown_id,
         keys=frozenset({first.shown_id, *(attempt.run_id for attempt in newest)}),
         name=first.name,
         workspace_id=first.workspace_id,
-        limit_at=_last(ends),
-        ends_at=_last(end or _limit_from(now, attempt) for end, attempt in zip(ends, newest, strict=True)),
+        limit_at=_last(attempt.limit_at for attempt in newest),
+        ends_at=_last(_end(attempt, now) for attempt in newest),
         preemptible=all(attempt.preemptible for attempt in newest),
         holds=tuple(sorted(held, key=_MACHINE)),
     )
 
 
-def _limit_from(now: datetime, attempt: _Attempt) -> datetime | None:
-    return now + timedelta(seconds=attempt.limit_seconds) if attempt.limit_seconds else None
+def _end(attempt: _Attempt, now: datetime | None) -> datetime | None:
+    if now is not None and attempt.limit_seconds:
+        return now + timedelta(seconds=attempt.limit_seconds)
+    return attempt.limit_at
 
 
 def _last(ends: Iterable[datetime | None]) -> datetime | None:

@@ -29,6 +29,7 @@ def test_what_is_known_of_a_run_is_not_read_again(house, three, django_assert_nu
         again = held(house)
 
     assert again == first
+    assert again[0] is first[0], "made once"
     assert [(each.name, each.run_id, each.holds) for each in again] == [
         ("llm-7", run.id, (Hold("gpu-01", (0, 1), 0, 0),))
     ]
@@ -68,3 +69,5 @@ def test_a_run_that_was_starting_when_it_was_read_ends_when_its_limit_does_by_no
 
     (running,) = holders_of(house.cluster.id, now)
     assert running.limit_at == running.ends_at == now + timedelta(minutes=7)
+    (later,) = holders_of(house.cluster.id, now + timedelta(minutes=1))
+    assert later is running, "from then on it is the same at any time"
