@@ -66,9 +66,8 @@ def failures_note(run: Run, machine_ids: Iterable[int], reason: Mapping[str, Any
 
 def failures_counted(machines: Collection[Machine], now: datetime) -> dict[int, list[Counted]]:
     """By machine id, the newest first, of those that have any."""
-    fresh = MachineFailure.objects.filter(machine__in=machines, at__gt=now - KEPT).select_related(
-        "run__cluster"
-    )
+    noted = MachineFailure.objects.filter(machine__in=machines, at__gt=now - KEPT)
+    fresh = noted.select_related("run__cluster").defer("run__document", "run__submitted", "run__explanation")
     found: dict[int, list[Counted]] = defaultdict(list)
     for each in fresh:
         found[each.machine_id].append(

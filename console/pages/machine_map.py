@@ -105,11 +105,14 @@ def machine_map(request: HttpRequest, organization: str, cluster: str) -> HttpRe
 
 def _standing(scope: Scope, filters: Filters, look: Look) -> Standing:
     """A filter of the place decides what is drawn; the others, what is dimmed."""
+    snapshot = cluster_snapshot(scope.cluster_here).snapshot
+    if not filters:
+        return standing_of(snapshot, snapshot.topology.ids, snapshot.topology.ids, look)
     machines = Machine.objects.filter(cluster=scope.cluster)
     hits = _ids(filters.apply(machines).order_by().values_list("id", flat=True))
     place = filters.place
     shown = hits if place == filters else _ids(place.apply(machines).order_by().values_list("id", flat=True))
-    return standing_of(cluster_snapshot(scope.cluster_here).snapshot, shown, hits, look)
+    return standing_of(snapshot, shown, hits, look)
 
 
 def _ids(values: Iterable[int]) -> Longs:

@@ -3,6 +3,7 @@ part would take longer than all the rest of the page.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from html import escape
 
 from django.utils.safestring import SafeString, mark_safe
@@ -25,8 +26,12 @@ def rack_item(rack: Rack, drawing: SafeString, *, opens: str | None, sets: str, 
     return mark_safe(item)  # noqa: S308 - numbers, and texts that are escaped
 
 
+@lru_cache(maxsize=4096)
 def rack_bar(rack: Rack) -> SafeString:
-    """A rack of a cluster that is too large for tiles: held, free and faulty as parts of one bar."""
+    """A rack of a cluster that is too large for tiles: held, free and faulty as parts of one bar.
+
+    Kept, for from one map to the next few racks change.
+    """
     tally, total = rack.tally, max(1, rack.tally.gpus)
     drawn, x = "", 0.0
     for kind, count in (("held", tally.held), ("free", tally.free), ("faulty", tally.cells([FAULTY]))):

@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 
 from console.pages import machine_list
+from console.templatetags.astraeus import options
 from machines.models import Machine, MachineLabel, Pool
 from machines.states import FABRIC_LABEL, RACK_LABEL
 from tests import factories as make
@@ -114,6 +115,10 @@ def test_no_machines_yet(house, ana, vic):
 
 def test_an_unknown_cluster(house, ana):
     assert ana.get("/o/acme/clusters/other/machines").status_code == 404
+
+
+def test_choices_of_a_filter_are_escaped_and_one_is_selected():
+    assert options(["<b>", 'r"1'], 'r"1') == ("<option>&lt;b&gt;</option><option selected>r&quot;1</option>")
 
 
 def test_queries_do_not_grow_with_the_machines(busy, vic, django_assert_num_queries):

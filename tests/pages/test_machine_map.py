@@ -199,11 +199,11 @@ def test_no_machines(house, vic):
 
 def test_queries_do_not_grow_with_the_machines(busy, vic, django_assert_num_queries):
     vic.get(MAP)
-    with django_assert_num_queries(13):
+    with django_assert_num_queries(12):
         vic.get(MAP)
     for number in range(10):
         make.machine_make(busy, f"more-{number}", gpus=1)
-    with django_assert_num_queries(13):
+    with django_assert_num_queries(12):
         vic.get(MAP)
 
 
