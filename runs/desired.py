@@ -16,7 +16,7 @@ from runs.states import Phase
 from tenancy.registries import credential_logins
 from tenancy.secrets import secret_values
 from wire import assignments as wire
-from wire.spec import TaskTemplate, validate_document
+from wire.spec import TaskTemplate, stored_document
 
 Templates = Mapping[UUID, TaskTemplate]
 """Assignment id → its worker's group, of those that are not to stop."""
@@ -106,7 +106,7 @@ def _contents(
 
 def _template(assignment: Assignment) -> TaskTemplate:
     run = assignment.attempt.run
-    document = validate_document((run.parent or run).document)
+    document = stored_document((run.parent or run).document)
     return next(group.template for group in document.groups() if group.name == assignment.worker.group)
 
 

@@ -27,7 +27,7 @@ from runs.scheduling.request import request_base
 from runs.scheduling.rows import rows_load
 from runs.scheduling.snapshot import cluster_snapshot
 from runs.scheduling.usage import usage_of
-from wire.spec import SpecErrors, validate_document
+from wire.spec import SpecErrors, stored_document
 
 RUNS_TRIED = 100
 """Of the runs that wait, so many are tried: the first ones of the queue."""
@@ -272,7 +272,7 @@ def _gangs(attempts: Iterable[RunAttempt], runs: Mapping[int, Run]) -> list[Gang
 
 def _request(run: Run) -> Request | None:
     try:
-        return request_base(validate_document(run.document))
+        return request_base(stored_document(run.document))
     except SpecErrors:  # of an older version: nothing is known of what it asks
         return None
 

@@ -13,7 +13,7 @@ from runs.models import Assignment, Run, RunAttempt, RunEvent, Worker, WorkerEve
 from runs.reasons import waiting_words, word
 from runs.states import RunState
 from tenancy.models import Workspace
-from wire.spec import validate_document
+from wire.spec import stored_document
 
 JSON = dict[str, Any]
 
@@ -167,7 +167,7 @@ def _status(run: Run) -> JSON:
 
 def _shape_of_all(run: Run) -> list[JSON]:
     """Of an independent run it is fixed from the beginning."""
-    groups = validate_document(run.document).groups()
+    groups = stored_document(run.document).groups()
     machines = Counter(worker.group for worker in workers_ranked(run))
     return [
         {"machines": count, "gpus": group.template.requested_resources.gpu_count // count}

@@ -24,7 +24,7 @@ from runs.models import Run
 from runs.offers import Offer, offers_of
 from runs.presentation import run_get, run_url
 from runs.states import RunState
-from wire.spec import validate_document
+from wire.spec import stored_document
 
 Data = Mapping[str, Any]
 
@@ -259,7 +259,7 @@ def offer_button(offer: Offer) -> str:
 
 def _plea(offer: Offer, run: Run) -> str:
     """`Please uncordon gpu-04 in main: ddp-resnet50 (16 GPUs) would start at once on gpu-01 and gpu-04. <address>`"""
-    groups = validate_document(run.document).groups()
+    groups = stored_document(run.document).groups()
     gpus = plural(sum(group.template.requested_resources.gpu_count for group in groups), "GPU")
     wish = f"Please {offer.text[0].lower()}{offer.text[1:]} in {run.cluster.slug}"
     return f"{wish}: {run.name} ({gpus}) would start at once: {offer.result}. {run_url(run)}/explanation"

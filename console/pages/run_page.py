@@ -24,7 +24,7 @@ from runs.models import Run
 from runs.removal import run_delete_now
 from runs.states import RUN_ENDED, RunState
 from tenancy.roles import Permission
-from wire.spec import validate_document
+from wire.spec import stored_document
 
 LOG_LINES = 20
 WORKERS_SHOWN = 50
@@ -50,7 +50,7 @@ def run_page(request: HttpRequest, organization: str, workspace: str, cluster: s
     if is_fragment(request):
         return render(request, "runs/run.html#live", {**context, "oob": True})
     context |= {
-        "request_words": request_words(validate_document(view.run.document)),
+        "request_words": request_words(stored_document(view.run.document)),
         "specification": specification(view.run),
         "log": log_view(scope, view.run, worker=view.failed, plain=LOG_LINES),
     }
@@ -176,7 +176,7 @@ def stop_words(view: RunView) -> str:
     """What a stop costs: `Both workers get SIGTERM and 30 s, then SIGKILL. 16 GPUs become free.`"""
     if view.run.state == RunState.PENDING:
         return "It leaves the queue; nothing runs yet."
-    document = validate_document(view.run.document)
+    document = stored_document(view.run.document)
     template = document.groups()[0].template
     rows = [row for row in view.workers if row.assignment] if view.run.independent else view.workers
     count = len(rows)

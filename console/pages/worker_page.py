@@ -19,7 +19,7 @@ from placement import words
 from runs.models import Assignment, Run, Worker
 from runs.presentation import runs_for_display, worker_reason, workers_ranked
 from runs.states import RunState, WorkerState
-from wire.spec import RunDocument, validate_document
+from wire.spec import RunDocument, stored_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def worker_page(request: HttpRequest, organization: str, workspace: str, worker:
     # An attempt that the address names stays; otherwise the log goes on with the next attempt.
     asked = shown.attempt.number if shown and "attempt" in request.GET else None
     context |= {
-        "variables": variables_of(shown, validate_document(run.document)) if shown else [],
+        "variables": variables_of(shown, stored_document(run.document)) if shown else [],
         "failed": found.state == WorkerState.FAILED,
         "log": log_view(scope, run, worker=found.name, attempt=asked),
     }

@@ -15,7 +15,7 @@ from django.db.models import Case, Count, JSONField, Q, Sum, When
 from placement.holdings import Hold, Holding
 from runs.models import Allocation, Assignment, RunAttempt
 from wire.quantities import MILLI
-from wire.spec import validate_document
+from wire.spec import stored_document
 
 _MACHINE = attrgetter("machine")
 
@@ -160,7 +160,7 @@ def _read(workers: Mapping[int, int], at: datetime | None) -> dict[int, _Attempt
 
 
 def _limit_seconds(document: object) -> int | None:
-    return None if document is None else validate_document(document).time_limit_seconds
+    return None if document is None else stored_document(document).time_limit_seconds
 
 
 def _opened(attempts: Mapping[int, _Attempt]) -> dict[int, _Attempt]:

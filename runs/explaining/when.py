@@ -16,7 +16,7 @@ from runs.models import Reservation, Run
 from runs.reasons import SOMEBODY_S_RUN
 from runs.scheduling.records import Recalled
 from runs.states import WaitKind
-from wire.spec import validate_document
+from wire.spec import stored_document
 
 NEVER = "Never on this cluster as it stands. It stays in the queue and is tried again whenever the cluster changes."
 
@@ -67,7 +67,7 @@ def _told_by_itself(run: Run, now: datetime) -> str:
     if run.not_before is not None and run.not_before > now:
         return f"It is queued again at {moment_words(run.not_before, now)}, after its back-off."
     if run.reason.get("code") == "patience" and run.patient_since:
-        until = run.patient_since + timedelta(seconds=validate_document(run.document).patience_seconds)
+        until = run.patient_since + timedelta(seconds=stored_document(run.document).patience_seconds)
         return f"At the latest {moment_words(until, now)}, when its patience ends, if there still is room for it."
     if (run.explanation or {}).get("wait", {}).get("cause") == "making_room":
         return "As soon as what is being stopped in its favour has ended."

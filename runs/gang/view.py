@@ -9,7 +9,7 @@ from machines.models import Machine
 from machines.states import LOST_AFTER_SECONDS, UNREACHABLE_AFTER_SECONDS, Health
 from runs.models import Allocation, Assignment, Run, RunAttempt
 from runs.states import AttemptState, Phase, RunState, Wanted, WorkerState
-from wire.spec import RunDocument, validate_document
+from wire.spec import RunDocument, stored_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class AttemptView:
 
 def view_load(run: Run, attempt: RunAttempt, now: datetime) -> AttemptView:
     """Reads the attempt. The caller holds the locks of run and attempt."""
-    document = validate_document(run.document)
+    document = stored_document(run.document)
     assignments = attempt.assignments.select_related("worker", "machine").order_by("worker__rank")
     doubtful = _doubtful_gpus(attempt, document) if attempt.state == AttemptState.STARTING else {}
     return AttemptView(

@@ -33,7 +33,7 @@ from placement.topology import Topology
 from runs.lemons import lemon_tiers
 from runs.models import DecisionRecord, PassRecord, Run, TopologyRecord
 from runs.scheduling.request import Lemons, pools_allowed, request_of
-from wire.spec import validate_document
+from wire.spec import stored_document
 
 Step = dict[str, Any]
 """One of {"take": ranks}, {"claim": {"run", "holds"}}, {"reserve": {"run", "machines", "at"}}."""
@@ -209,7 +209,7 @@ def recall(run: Run) -> Recalled | None:
     request = replace(
         request_of(
             run,
-            validate_document(run.document),
+            stored_document(run.document),
             pools_allowed(run.workspace_id, run.cluster_id),
             _lemons(run, topology, record.at),
         ),

@@ -12,7 +12,7 @@ from runs.models import Allocation, Assignment, Run, RunAttempt
 from runs.scheduling.memory import ClusterMemory, Held
 from runs.states import AttemptState, Wanted
 from wire.quantities import MILLI
-from wire.spec import validate_document
+from wire.spec import stored_document
 
 
 class _Open(NamedTuple):
@@ -71,7 +71,7 @@ def _holds_read(attempts: Sequence[_Open], names: Mapping[int, str], memory: Clu
     holds = grouped(held)
     documents = dict(Run.objects.filter(id__in=[ids[key] for key in new]).values_list("id", "document"))
     for key in new:
-        document = validate_document(documents[ids[key]])
+        document = stored_document(documents[ids[key]])
         memory.held[key] = Held(
             holds_of_rows(holds.get(key, ()), names),
             document.time_limit_seconds and float(document.time_limit_seconds),

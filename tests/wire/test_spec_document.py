@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from wire.quantities import GIB
-from wire.spec import Shape, parse_document, validate_document
+from wire.spec import Shape, SpecErrors, parse_document, stored_document, validate_document
 
 
 def template(**fields: Any) -> dict[str, Any]:
@@ -162,3 +162,12 @@ def test_a_document_never_changes(smallest):
 
     with pytest.raises(ValidationError):
         made.metadata.name = "other"  # type: ignore[misc]  # the checker sees it too
+
+
+def test_a_stored_document_that_this_version_does_not_know_is_refused_in_words(smallest):
+    stored = validate_document(smallest).filled()
+    assert stored_document(stored) == validate_document(stored)
+    stored["spec"]["gang"] = True
+    with pytest.raises(SpecErrors) as refused:
+        stored_document(stored)
+    assert [error.path for error in refused.value.errors] == ["spec.gang"]

@@ -9,7 +9,7 @@ import jsonschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wire.spec import RunDocument, SpecErrors, parse_document, run_schema, validate_document
+from wire.spec import RunDocument, SpecErrors, parse_document, run_schema, stored_document, validate_document
 from wire.spec.fields import objects
 
 SCALARS = (
@@ -185,6 +185,7 @@ def test_mutations_of_a_good_document(data):
 
     if isinstance(made, RunDocument):
         assert validate_document(made.filled()).filled() == made.filled()
+        assert stored_document(made.filled()) == validate_document(made.filled())
         assert all(group.template.shapes() for group in made.groups())
         assert SCHEMA.is_valid(data), "the schema that the editor uses is stricter than the validator"
 

@@ -2,7 +2,7 @@
 
 from wire.spec.document import Group, Metadata, RunDocument, RunSpec, WorkerGroup
 from wire.spec.errors import SpecError, SpecErrors
-from wire.spec.parse import parse_document, validate_document
+from wire.spec.parse import parse_document, stored_document, validate_document
 from wire.spec.resources import (
     GpuRequests,
     Network,
@@ -41,5 +41,6 @@ __all__ = [
     "parse_document",
     "read_text",
     "run_schema",
+    "stored_document",
     "validate_document",
 ]
