@@ -51,7 +51,17 @@ def children_load(runs: Iterable[Run]) -> None:
 
 def run_get(*, workspace: Workspace, name: str, cluster: str | None = None) -> Run:
     """The workspace's run of this name (in this cluster), as `runs_for_display` loads it. Raises NotFound."""
-    found = runs_for_display(Run.objects.of(workspace)).filter(name=name)
+    return _named(runs_for_display(Run.objects.of(workspace)), workspace, name, cluster)
+
+
+def run_find(*, workspace: Workspace, name: str, cluster: str) -> Run:
+    """The same without its workers, of which there may be hundreds."""
+    runs = Run.objects.of(workspace).select_related("workspace__organization", "cluster")
+    return _named(runs, workspace, name, cluster)
+
+
+def _named(runs: QuerySet[Run], workspace: Workspace, name: str, cluster: str | None) -> Run:
+    found = runs.filter(name=name)
     run = (found if cluster is None else found.filter(cluster__slug=cluster)).first()
     if run is None:
         raise NotFound(f"There is no run `{name[:63]}` in {workspace.slug}.")

@@ -22,7 +22,7 @@ from runs.explaining.rows import MachineRow
 from runs.explanations import explanation_in_rows
 from runs.models import Run
 from runs.offers import Offer, offers_of
-from runs.presentation import run_get, run_url
+from runs.presentation import run_find, run_url
 from runs.states import RunState
 from wire.spec import stored_document
 
@@ -164,7 +164,7 @@ def run_explanation(
 ) -> HttpResponse:
     """A page with an address of its own, also for a time that is past: `?at=2026-03-01T14:03:07Z`."""
     scope = workspace_scope(request, organization, workspace)
-    found = run_get(workspace=scope.here, name=run, cluster=cluster)
+    found = run_find(workspace=scope.here, name=run, cluster=cluster)
     at = _at(request.GET.get("at", ""))
     told = explained(explanation_in_rows(found, at=at), found, scope)
     context = {"scope": scope, "section": "runs", "run": found, "explanation": told, "asked_at": at}

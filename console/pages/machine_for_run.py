@@ -11,7 +11,7 @@ from runs.explaining.rows import MachineRow
 from runs.explaining.view import CHOSEN as CHOSEN_TITLE
 from runs.explanations import explanation_in_rows
 from runs.models import Assignment, Run
-from runs.presentation import run_get
+from runs.presentation import run_find
 
 NOT_JUDGED = Mark(UNJUDGED, "the next pass does within seconds")
 
@@ -39,7 +39,7 @@ def for_run(scope: Scope, key: str) -> ForRun | None:
     workspace = next((each for each in workspaces if each.slug == slug), None)
     if workspace is None:
         raise NotFound
-    run = run_get(workspace=workspace, name=name, cluster=scope.cluster_slug)
+    run = run_find(workspace=workspace, name=name, cluster=scope.cluster_slug)
     told = explanation_in_rows(run)
     # Where it runs counts more than what the pass that placed it has said, and is known when that is not kept.
     return ForRun(key, run, told["headline"], _marks(told["machines"]) | _held(run))

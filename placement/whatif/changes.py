@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from placement.holdings import Holding
 from placement.outcome import GroupPlacement, Placement
 from placement.snapshot import GPU_SUSPECT
@@ -188,10 +190,11 @@ def _summary(group: GroupPlacement) -> dict[str, Any]:
 def _suspects(group: GroupPlacement) -> list[dict[str, Any]]:
     """GPUs with a warning sign that would be used, per machine."""
     ask = group.outcome.ask
+    suspect = (ask.snapshot.gpu_state[[rank.machine for rank in group.ranks]] & GPU_SUSPECT) != 0
     told = []
-    for rank in group.ranks:
-        index = ask.topology.gpu_index[rank.machine]
-        marked = index[(ask.snapshot.gpu_state[rank.machine] & GPU_SUSPECT) != 0].tolist()
+    for place in np.flatnonzero(suspect.any(axis=1)).tolist():
+        rank = group.ranks[place]
+        marked = ask.topology.gpu_index[rank.machine][suspect[place]].tolist()
         if used := [gpu for gpu in rank.gpus if gpu in marked]:
             told.append({"machine": rank.machine_name, "gpus": used})
     return told

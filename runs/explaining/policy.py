@@ -106,10 +106,11 @@ def _closed(pool: str, request: Request) -> str:
 def _by_pool(snapshot: Snapshot, holders: Iterable[Holder]) -> dict[str, Counter[int]]:
     """GPUs held in each pool, by run."""
     topology, found = snapshot.topology, dict[str, Counter[int]]()
+    pool_of, row_of = topology.pool.tolist(), topology.row_of
     for holder in holders:
         for hold in holder.holds:
-            row = topology.row_of.get(hold.machine, UNKNOWN)
-            pool = int(topology.pool[row]) if row != UNKNOWN else UNKNOWN
+            row = row_of.get(hold.machine, UNKNOWN)
+            pool = pool_of[row] if row != UNKNOWN else UNKNOWN
             if pool != UNKNOWN and hold.gpus:
                 found.setdefault(topology.pools[pool], Counter())[holder.run_id] += len(hold.gpus)
     return found
