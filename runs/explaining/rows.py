@@ -8,7 +8,8 @@ from typing import Any
 
 from machines.models import Gpu, Machine
 from machines.states import Health
-from placement import words
+from placement import Snapshot, words
+from placement.snapshot import GPU_FAULTY, GPU_SUSPECT
 from runs.explaining.held import Holder
 from runs.explaining.moments import HELD_BY_OTHERS, moment_words
 from runs.models import Run
@@ -90,9 +91,11 @@ def _ago(age: timedelta) -> str:
     return " ".join(format_duration(age.total_seconds()).split()[:2])
 
 
-def signs_of(cluster_id: int) -> dict[str, Numbers]:
-    """Machine → the evidence against its GPUs, as it is now."""
-    sick = Gpu.objects.filter(machine__cluster=cluster_id, present=True).exclude(health=Health.HEALTHY)
+def signs_of(snapshot: Snapshot) -> dict[str, Numbers]:
+    """Machine → the evidence against its GPUs, as it is now, of those that the pass saw with some."""
+    marked = (snapshot.gpu_state & (GPU_SUSPECT | GPU_FAULTY)) != 0
+    seen = Gpu.objects.filter(id__in=snapshot.topology.gpu_id[marked].tolist(), present=True)
+    sick = seen.exclude(health=Health.HEALTHY)
     found: dict[str, dict[str, list[str]]] = {}
     for machine, health, evidence in sick.exclude(evidence="").values_list(
         "machine__name", "health", "evidence"

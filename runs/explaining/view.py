@@ -71,7 +71,7 @@ class View:
             cordons=rows.cordons_of(self.run.cluster_id, self.now),
             reserved=rows.reserved_words(self.recalled.reserved, workspace, self.now),
             pools=policy.pool_numbers(self.pools, self.run.workspace.slug),
-            signs={} if self.past else rows.signs_of(self.run.cluster_id),
+            signs={} if self.past else rows.signs_of(self.recalled.snapshot),
         )
 
     @property

@@ -162,7 +162,7 @@ def test_of_many_rows_only_those_are_put_into_words_that_are_shown(house, bea, m
 def test_queries(waits, bea, django_assert_num_queries):
     bea.get(DDP)
     cluster_pass(waits.cluster_id)
-    with django_assert_num_queries(26):
+    with django_assert_num_queries(25):
         bea.get(DDP)
     with django_assert_num_queries(16):
         bea.get(DDP)  # worked out once for each pass
