@@ -37,10 +37,14 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
     worker: Worker
-    reason: str
     machine: str
     gpus: str
     assignment: Assignment | None
+
+    @property
+    def reason(self) -> str:
+        """Put into words when it is shown: there may be hundreds."""
+        return worker_reason(self.worker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,6 @@ def run_compose(run: Run) -> RunView:
 def _worker_row(worker: Worker, assignment: Assignment | None, gpus: dict[str, list[int]]) -> WorkerRow:
     return WorkerRow(
         worker=worker,
-        reason=worker_reason(worker),
         machine=assignment.machine.name if assignment else "",
         gpus=gpus_words(gpus[str(assignment.id)]) if assignment else "",
         assignment=assignment,
