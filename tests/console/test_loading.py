@@ -10,8 +10,10 @@ from console.pages import queue
 
 @pytest.fixture
 def loaded():
+    usual = gc.get_threshold()
     loading.load()
     yield
+    gc.set_threshold(*usual)
     gc.unfreeze()
 
 
