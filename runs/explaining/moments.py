@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from functools import lru_cache
 
 from placement.phrases import TOLD_IN_FULL, and_list
 from runs.reasons import SOMEBODY_S_RUN
@@ -13,8 +14,14 @@ HELD_BY_OTHERS = "another workspace"
 
 def moment_words(at: datetime, now: datetime) -> str:
     """ "14:05 UTC"; with the day where that is not today."""
-    at, now = at.astimezone(UTC), now.astimezone(UTC)
-    day = "" if at.date() == now.date() else f" on {at.day} {at:%b}"
+    return _on_day(at, now.astimezone(UTC).date())
+
+
+@lru_cache(maxsize=1 << 14)
+def _on_day(at: datetime, today: date) -> str:
+    # An explanation tells when each of thousands of runs ends, and hours later still the same of most.
+    at = at.astimezone(UTC)
+    day = "" if at.date() == today else f" on {at.day} {at:%b}"
     return f"{at.hour:02}:{at.minute:02} UTC{day}"
 
 

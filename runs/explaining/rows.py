@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from machines.models import Gpu, Machine
 from machines.states import Health
 from placement import Snapshot, words
@@ -24,34 +26,41 @@ NOT_CHOSEN = "Usable, not chosen"
 """Title of the machines that would have served as well, or less well, in an answer that places the run."""
 
 
+_NOTHING: Numbers = {}
+_QUOTAS = frozenset({"pool_cap", "pool_guaranteed"})
+SIGNED = frozenset({"gpus_suspect", "gpus_faulty"})
+"""Codes of machines of whose GPUs it is told what is wrong with them."""
+
+
 @dataclass(frozen=True)
 class Facts:
-    """What is told of machines beyond the engine's numbers, as one workspace may see it."""
+    """What is told of machines beyond the engine's numbers, as one workspace may see it.
+
+    Equal numbers are one object.
+    """
 
     held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Machine → who holds GPUs there, each with its latest end where that is known."""
-    cordons: Mapping[str, Numbers] = field(default_factory=dict)
-    """Machine → by whom, how long ago, why."""
-    reserved: Mapping[str, Numbers] = field(default_factory=dict)
-    """Machine → for which run, and when that starts at the latest."""
+    told: Mapping[str, Mapping[str, Numbers]] = field(default_factory=dict)
+    """By code, then machine: by whom it was cordoned, for which run it is reserved, what is wrong with its GPUs."""
     pools: Mapping[str, Numbers] = field(default_factory=dict)
     """Pool → the workspace, its cap and what it uses, or for which run what is left is kept."""
-    signs: Mapping[str, Numbers] = field(default_factory=dict)
-    """Machine → what is wrong with its GPUs, by the code that tells of them."""
 
     def of(self, machine: str, row: Data) -> Numbers:
         """Numbers to be joined to the row's, by code, for this machine."""
         joined: Numbers = {}
         for code in row["codes"]:
-            if code == "cordoned":
-                joined[code] = self.cordons.get(machine, {})
-            elif code == "reserved":
-                joined[code] = self.reserved.get(machine, {})
-            elif code in ("gpus_suspect", "gpus_faulty"):
-                joined[code] = self.signs.get(machine, {}).get(code, {})
-            elif code in ("pool_cap", "pool_guaranteed"):
-                joined[code] = self.pools.get(row["numbers"][code]["pool"], {})
+            if code in self.told:
+                joined[code] = self.told[code].get(machine, _NOTHING)
+            elif code in _QUOTAS:
+                joined[code] = self.pools.get(row["numbers"][code]["pool"], _NOTHING)
         return joined
+
+
+def _once(found: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """The same, with equal numbers as one object: by that machines are told apart that are to share a row."""
+    known: dict[str, Numbers] = {}
+    return {name: known.setdefault(repr(numbers), numbers) for name, numbers in found.items()}
 
 
 def held_words(
@@ -79,11 +88,10 @@ def _holder_words(holder: Holder, workspace: int, now: datetime) -> str:
 def cordons_of(cluster_id: int, now: datetime) -> dict[str, Numbers]:
     """Machine → by whom, how long ago and why it takes no new work; a cordon of later is none."""
     cordoned = Machine.objects.filter(cluster=cluster_id, cordoned_at__lte=now)
-    return {
-        name: {"by": by, "ago": _ago(now - at), "why": why}
-        for name, at, by, why in cordoned.values_list("name", "cordoned_at", "cordoned_by", "cordon_reason")
-        if at is not None
-    }
+    told = cordoned.values_list("name", "cordoned_at", "cordoned_by", "cordon_reason")
+    return _once(
+        {name: {"by": by, "ago": _ago(now - at), "why": why} for name, at, by, why in told if at is not None}
+    )
 
 
 def _ago(age: timedelta) -> str:
@@ -91,10 +99,11 @@ def _ago(age: timedelta) -> str:
     return " ".join(format_duration(age.total_seconds()).split()[:2])
 
 
-def signs_of(snapshot: Snapshot) -> dict[str, Numbers]:
-    """Machine → the evidence against its GPUs, as it is now, of those that the pass saw with some."""
-    marked = (snapshot.gpu_state & (GPU_SUSPECT | GPU_FAULTY)) != 0
-    seen = Gpu.objects.filter(id__in=snapshot.topology.gpu_id[marked].tolist(), present=True)
+def signs_of(snapshot: Snapshot, machines: Collection[str]) -> dict[str, dict[str, Numbers]]:
+    """By code, then machine, of these: the evidence against GPUs, as it is now, where the pass saw some."""
+    rows = np.array([snapshot.topology.row_of[name] for name in machines], dtype=np.int64)
+    marked = (snapshot.gpu_state[rows] & (GPU_SUSPECT | GPU_FAULTY)) != 0
+    seen = Gpu.objects.filter(id__in=snapshot.topology.gpu_id[rows][marked].tolist(), present=True)
     sick = seen.exclude(health=Health.HEALTHY)
     found: dict[str, dict[str, list[str]]] = {}
     for machine, health, evidence in sick.exclude(evidence="").values_list(
@@ -102,10 +111,15 @@ def signs_of(snapshot: Snapshot) -> dict[str, Numbers]:
     ):
         code = "gpus_suspect" if health == Health.SUSPECT else "gpus_faulty"
         found.setdefault(machine, {}).setdefault(code, []).append(evidence)
-    return {
-        machine: {code: {"signs": ", ".join(dict.fromkeys(told))} for code, told in codes.items()}
-        for machine, codes in found.items()
+    signs = {
+        code: {
+            name: {"signs": ", ".join(dict.fromkeys(each[code]))}
+            for name, each in found.items()
+            if code in each
+        }
+        for code in SIGNED
     }
+    return {code: _once(told) for code, told in signs.items()}
 
 
 def reserved_words(reserved: Iterable[Reserved], workspace: int, now: datetime) -> dict[str, Numbers]:
@@ -122,7 +136,7 @@ def reserved_words(reserved: Iterable[Reserved], workspace: int, now: datetime) 
             told["at"] = moment_words(datetime.fromtimestamp(each.at, UTC), now)
         for machine in each.machines:
             found.setdefault(machine, told)
-    return found
+    return _once(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,20 +191,24 @@ def _title(codes: list[str], numbers: Numbers, *, placed: bool) -> str:
     return words.GROUP_TITLES[codes[0] if codes else ""]
 
 
-_LOOKED_UP = frozenset({"cordoned", "reserved", "pool_cap", "pool_guaranteed", "gpus_suspect", "gpus_faulty"})
 _Part = tuple[list[str], Numbers, tuple[str, ...]]
 
 
 def _alike(row: Data, facts: Facts) -> list[_Part]:
     """The row's machines, divided by what the facts say of them."""
-    busy, joins = "gpus_busy" in row["codes"], not _LOOKED_UP.isdisjoint(row["codes"])
+    codes = row["codes"]
+    busy, joins = (
+        "gpus_busy" in codes,
+        not (_QUOTAS.isdisjoint(codes) and facts.told.keys().isdisjoint(codes)),
+    )
     if not busy and not joins:
         return [(list(row["machines"]), {}, ())]
     divided: dict[Any, _Part] = {}
     for machine in row["machines"]:
         joined = facts.of(machine, row) if joins else {}
         holders = facts.held.get(machine, ()) if busy else ()
-        key = (holders, repr(joined)) if joined else holders
+        # Equal numbers are one object, which the facts hold on to.
+        key = (holders, *map(id, joined.values())) if joined else holders
         if key in divided:
             divided[key][0].append(machine)
         else:

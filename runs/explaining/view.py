@@ -1,6 +1,7 @@
 """One judgement, looked at from all sides: causes, domains, machines, changes, when, quotas."""
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -66,19 +67,21 @@ class View:
     @cached_property
     def facts(self) -> rows.Facts:
         workspace = self.run.workspace_id
+        signs = {} if self.past else rows.signs_of(self.recalled.snapshot, self._machines_with(rows.SIGNED))
         return rows.Facts(
-            held=rows.held_words(self.holders, self._busy, workspace, self.now),
-            cordons=rows.cordons_of(self.run.cluster_id, self.now),
-            reserved=rows.reserved_words(self.recalled.reserved, workspace, self.now),
+            held=rows.held_words(self.holders, self._machines_with({"gpus_busy"}), workspace, self.now),
+            told={
+                "cordoned": rows.cordons_of(self.run.cluster_id, self.now),
+                "reserved": rows.reserved_words(self.recalled.reserved, workspace, self.now),
+                **signs,
+            },
             pools=policy.pool_numbers(self.pools, self.run.workspace.slug),
-            signs={} if self.past else rows.signs_of(self.recalled.snapshot),
         )
 
-    @property
-    def _busy(self) -> set[str]:
-        """Machines of which it is told who holds GPUs there."""
+    def _machines_with(self, codes: AbstractSet[str]) -> set[str]:
+        """Machines of which any of these codes tells."""
         told = self.data["groups"] if isinstance(self.recalled.answer, Placement) else [self.data]
-        every = (row for part in told for row in part["rows"] if "gpus_busy" in row["codes"])
+        every = (row for part in told for row in part["rows"] if not codes.isdisjoint(row["codes"]))
         return {machine for row in every for machine in row["machines"]}
 
     @cached_property
