@@ -154,7 +154,7 @@ def test_the_newest_changes_of_health_are_shown_and_the_others_folded(busy, bea)
     answer = bea.get(GPU4)
     assert [event.name for event in answer.context["events"]] == [f"GPU {number}" for number in range(5)]
     page = text(answer)
-    assert "<bdi>GPU 0</bdi> was healthy: <bdi>NVLink errors growing (12 in 10 min)</bdi>" in page
+    assert "<bdi>GPU 0</bdi>: <bdi>NVLink errors growing (12 in 10 min)</bdi>; healthy before" in page
     assert "<summary>2 earlier</summary>" in page
 
 

@@ -113,7 +113,7 @@ def test_metrics_are_drawn_and_told_as_numbers_and_can_be_had_alone(busy, bea):
     whole, alone = bea.get(LLM).content.decode(), bea.get(f"{LLM}/metrics").content.decode()
     for answer in (whole, alone):
         assert 'aria-label="loss from 2.25 to 4.5 over steps 0 to 50"' in answer
-        assert '<polyline points="64.0,12.0 632.0,176.0" />' in answer
+        assert '<polyline points="80.0,12.0 632.0,176.0" />' in answer
         assert "Numbers of loss" in answer
         assert f'hx-get="{LLM}/metrics"' in answer
     assert "<h1>" in whole
