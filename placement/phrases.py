@@ -12,6 +12,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def capitalized(text: str) -> str:
+    """As a sentence begins; unlike `str.capitalize` the rest stays as it is: names in it may be of capitals."""
+    return text[:1].upper() + text[1:]
+
+
 def and_list(names: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     *others, last = names or [""]

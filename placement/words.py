@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from placement.phrases import (
     TOLD_IN_FULL,
     and_list,
+    capitalized,
     cores,
     gib,
     models,
@@ -24,6 +25,7 @@ __all__ = [
     "headline",
     "machine_sentence",
     "placement_sentence",
+    "quota_headline",
     "verdict_words",
     "worker_reason",
 ]
@@ -69,7 +71,7 @@ def quota_headline(data: Data, closed: Data) -> str:
     Where there is no room either, that comes second.
     """
     told = "" if data["cause"] == "pools_closed" else and_list(_quotas(closed))
-    return f"{told[0].upper()}{told[1:]}. {headline(data)}" if told else headline(data)
+    return f"{capitalized(told)}. {headline(data)}" if told else headline(data)
 
 
 def need(data: Data) -> str:

@@ -7,7 +7,7 @@ caller, who passes names.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from placement.phrases import and_list, cores, gib, gpu_names, gpus_free, plural
+from placement.phrases import and_list, capitalized, cores, gib, gpu_names, gpus_free, plural
 
 Data = Mapping[str, Any]
 
@@ -214,4 +214,4 @@ def machine_sentence(row: Data, asked: Data, holders: Iterable[str] = ()) -> str
     if not parts:
         return "Ready for this run"
     text = "; ".join(parts)
-    return text[0].upper() + text[1:] if text[0].islower() and codes[:1] != ["port_down"] else text
+    return capitalized(text) if text[0].islower() and codes[:1] != ["port_down"] else text

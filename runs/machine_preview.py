@@ -14,7 +14,7 @@ from common.clock import database_now
 from machines.models import Cluster, Fabric, Machine
 from placement import Request, Snapshot
 from placement.patch import patched
-from placement.phrases import and_list, plural
+from placement.phrases import and_list, capitalized, plural
 from placement.place import fits
 from placement.policy import Decision, Patient, Placed, Refused
 from placement.sharing import Gang, Split, splits
@@ -92,7 +92,7 @@ class Preview:
             f"leaves {plural(len(self.over), 'running run')} above what is allowed" if self.over else "",
         ]
         text = "; ".join(filter(None, parts)) or "no waiting or running run is affected"
-        return f"{text[0].upper()}{text[1:]}."
+        return f"{capitalized(text)}."
 
 
 def machine_preview(machine: Machine, change: Callable[[], None], *, visible: Collection[int]) -> Preview:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from placement import words
-from placement.phrases import and_list, plural
+from placement.phrases import and_list, capitalized, plural
 from wire.quantities import format_duration, format_size
 
 Reason = Mapping[str, Any]
@@ -134,7 +134,7 @@ def _patience(reason: Reason) -> str:
     if now == better:
         better = "a tighter one"
     minutes = -(-int(reason["seconds"]) // 60)
-    return f"{now[0].upper()}{now[1:]} is free now; waiting up to {minutes} min for {better}"
+    return f"{capitalized(now)} is free now; waiting up to {minutes} min for {better}"
 
 
 def _no_port(reason: Reason) -> str:
@@ -160,7 +160,7 @@ def _placed(reason: Reason) -> str:
 def _gone(reason: Reason, what: str, then: str) -> str:
     verb = "is" if len(reason["names"]) == 1 else "are"
     named = _named(what, reason["names"])
-    return f"{named[0].upper()}{named[1:]} {verb} gone from the workspace. {then}; or edit the run."
+    return f"{capitalized(named)} {verb} gone from the workspace. {then}; or edit the run."
 
 
 def _named(what: str, names: Sequence[str]) -> str:
@@ -179,13 +179,11 @@ def waiting_words(explanation: Reason, workspace: int) -> str:
         kept_for = wait["behind"][-1]
         if kept_for["workspace"] == workspace:
             return f"{kept_for['run']} goes first; what is left of this workspace's quota is kept for it."
-        return (
-            f"{SOMEBODY_S_RUN[0].upper()}{SOMEBODY_S_RUN[1:]} goes first; what quotas leave is kept for it."
-        )
+        return f"{capitalized(SOMEBODY_S_RUN)} goes first; what quotas leave is kept for it."
     keeps = "goes first and keeps machines that this run could use."
     if first["workspace"] == workspace:
         return f"{first['run']} {keeps}"
-    return f"{SOMEBODY_S_RUN[0].upper()}{SOMEBODY_S_RUN[1:]} {keeps}"
+    return f"{capitalized(SOMEBODY_S_RUN)} {keeps}"
 
 
 SENTENCES: dict[str, Callable[[Reason], str]] = {

@@ -19,6 +19,7 @@ from console.pages.scope import Scope, cluster_scope
 from machines import overrides
 from machines.models import Machine
 from machines.states import Health
+from placement.phrases import capitalized
 from runs.lemons import failures_forget
 from tenancy.roles import Permission
 
@@ -69,7 +70,7 @@ def machine_health(request: HttpRequest, scope: Scope, machine: Machine) -> str:
         actor=scope.actor,
     )
     name = overrides.subject_name(machine, subject)
-    return f"{name[0].upper()}{name[1:]} of {machine.name} counts as {said.health} until {until_words(said)}."
+    return f"{capitalized(name)} of {machine.name} counts as {said.health} until {until_words(said)}."
 
 
 @page

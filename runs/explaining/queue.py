@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from placement.phrases import TOLD_IN_FULL, and_list, shortened
+from placement.phrases import TOLD_IN_FULL, and_list, capitalized, shortened
 from runs.explaining.moments import HELD_BY_OTHERS, moment_words
 from runs.models import Reservation, Run
 from runs.reasons import SOMEBODY_S_RUN
@@ -76,7 +76,7 @@ def _text(run: Run, ahead: Sequence[Run], blocking: Reserved | None, now: dateti
 def first_words(run: Run, other: Run, reserved: Reserved, now: datetime) -> str:
     """ "llm-8 goes first (priority 10) and is to get gpu-01 and gpu-02 14:05 UTC at the latest." """
     name = _name(other, run)
-    who = name[0].upper() + name[1:] if name in {SOMEBODY_S_RUN, OF_ITS_RUN} else name
+    who = capitalized(name) if name in {SOMEBODY_S_RUN, OF_ITS_RUN} else name
     shown = other.priority != run.priority and name != SOMEBODY_S_RUN
     priority = f" (priority {other.priority})" if shown else ""
     machines = sorted(reserved.machines)
