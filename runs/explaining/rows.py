@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -139,7 +139,7 @@ def reserved_words(reserved: Iterable[Reserved], workspace: int, now: datetime) 
     return _once(found)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MachineRow:
     """Machines about which the same is to be said; `sentence` says it, when it is asked for: a page shows few rows."""
 
@@ -152,7 +152,7 @@ class MachineRow:
     machines: list[str]
     sentence: Callable[[], str]
 
-    @property
+    @cached_property
     def text(self) -> str:
         return self.sentence()
 
