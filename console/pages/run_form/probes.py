@@ -22,13 +22,6 @@ _DETAILS: Final[tuple[tuple[str, Kind], ...]] = (
     ("timeout_seconds", DURATION),
     ("failure_threshold", NUMBER),
 )
-_DEFAULTED: Final[tuple[tuple[str, Location, Kind], ...]] = (
-    ("path", ("http", "path"), TEXT),
-    ("every", ("period_seconds",), DURATION),
-    ("timeout", ("timeout_seconds",), DURATION),
-    ("failures", ("failure_threshold",), NUMBER),
-)
-"""Inputs that may be left empty."""
 _PARTS: Final = ("by", "command", "port", "path", "every", "timeout", "failures")
 
 
@@ -41,8 +34,10 @@ class Looked(Entry):
 
     def empty(self) -> Mapping[str, str]:
         [place] = self.places
-        defaults = ((name, kind, default_at((*place, *where))) for name, where, kind in _DEFAULTED)
-        return {f"{self.name}-{name}": kind.show(value) for name, kind, value in defaults}
+        *_, path, every, timeout, failures = self.inputs()
+        details = zip((every, timeout, failures), _DETAILS, strict=True)
+        shown = {name: kind.show(default_at((*place, field))) for name, (field, kind) in details}
+        return {path: TEXT.show(default_at((*place, "http", "path")))} | shown
 
     def show(self, document: Any) -> Values:
         [probe] = self.normal(document)
