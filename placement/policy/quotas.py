@@ -231,9 +231,6 @@ class Ledger:
     def gpus_in(self, pool: str, run: Running) -> int:
         return self._held(run)[run.workspace, pool]
 
-    def gpus_by_pool(self, run: Running) -> dict[str, int]:
-        return {pool: gpus for (_, pool), gpus in self._held(run).items()}
-
     def leave(self, run: Running) -> None:
         """The run is being stopped."""
         self._leaving.update(self._held(run))
