@@ -1,44 +1,89 @@
 """One group's request in the snapshot's index space: what the rules compare with."""
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
-from placement.arrays import UNKNOWN, Bools, Ints, Longs, read_only
+from placement.arrays import UNKNOWN, Bools, Bytes, Ints, Longs, read_only
 from placement.request import GroupRequest, Request
 from placement.shapes import Shape, shapes_of
 from placement.snapshot import FREE_HEALTHY, FREE_SUSPECT, GPU_FAULTY, GPU_SUSPECT, Snapshot
 from placement.topology import INFINIBAND, ROCE, Topology
 from placement.verdicts import INFINIBAND_VERDICTS, RDMA_VERDICTS, Verdict
 
+_Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
+
 
 @dataclass(frozen=True)
 class GpuCounts:
-    """Per machine, how many of its GPUs count for this request."""
+    """Per machine, how many of its GPUs count for this request; (machines,) each. Only what is asked for is counted."""
 
-    of_model: Ints
-    """GPUs of the models asked for."""
-    fitting: Ints
-    """Of these, those with enough memory; all below are part of them."""
-    faulty: Ints
-    suspect: Ints
-    free_healthy: Ints
-    free_suspect: Ints
+    ask: "Ask"
+
+    @property
+    def of_model(self) -> Ints:
+        """GPUs of the models asked for."""
+        return self.ask.hardware.of_model
+
+    @property
+    def fitting(self) -> Ints:
+        """Of these, those with enough memory; all below are part of them."""
+        return self.ask.hardware.fitting
+
+    @cached_property
+    def faulty(self) -> Ints:
+        return self._of(self.ask.snapshot.faulty, lambda state: (state & GPU_FAULTY) != 0)
+
+    @cached_property
+    def suspect(self) -> Ints:
+        return self._of(
+            self.ask.snapshot.suspect, lambda state: (state & (GPU_SUSPECT | GPU_FAULTY)) == GPU_SUSPECT
+        )
+
+    @cached_property
+    def free_healthy(self) -> Ints:
+        return self._of(self.ask.snapshot.free_healthy, lambda state: state == FREE_HEALTHY)
 
     @cached_property
     def free(self) -> Ints:
-        return np.asarray(self.free_healthy + self.free_suspect)
+        """Healthy and suspect ones."""
+        return self._of(
+            self.ask.snapshot.gpus_free, lambda state: (state == FREE_HEALTHY) | (state == FREE_SUSPECT)
+        )
 
     @cached_property
     def sound(self) -> Ints:
         """Not faulty."""
-        return np.asarray(self.fitting - self.faulty)
+        return self.ask.by_faults("sound", lambda: np.asarray(self.fitting - self.faulty))
 
     @property
     def held(self) -> Ints:
         """Held by some run and not faulty."""
         return np.asarray(self.sound - self.free)
+
+    def _of(self, every: Ints, marked: Callable[[Bytes], Bools]) -> Ints:
+        """Of what is counted of all GPUs the part that fits; GPU by GPU where a machine's GPUs differ."""
+        hardware, rows = self.ask.hardware, self.ask.topology.mixed
+        if hardware.match is None:
+            return every
+        counted = np.asarray(every * hardware.match)
+        if rows.size:
+            there = marked(self.ask.snapshot.gpu_state[rows])
+            counted[rows] = (self.ask.gpu_fits(rows) & there).sum(axis=1)
+        return counted
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Per machine, what it has of the GPUs asked for, whatever their state; (machines,) each."""
+
+    of_model: Ints
+    fitting: Ints
+    match: Ints | None
+    """1 where all of a machine's GPUs fit, 0 elsewhere; None: any GPU fits."""
 
 
 @dataclass(frozen=True)
@@ -99,34 +144,15 @@ class Ask:
     @cached_property
     def gpus(self) -> GpuCounts:
         """Counts of the GPUs that have a model and a memory size as asked."""
-        topology, snapshot, group = self.topology, self.snapshot, self.group
-        if not group.models and not group.min_memory_bytes:
-            return GpuCounts(
-                topology.gpus_total,
-                topology.gpus_total,
-                snapshot.faulty,
-                snapshot.suspect,
-                snapshot.free_healthy,
-                snapshot.free_suspect,
-            )
-        of_model, fitting, match = self._hardware
-        counts = GpuCounts(
-            of_model,
-            fitting,
-            snapshot.faulty * match,
-            snapshot.suspect * match,
-            snapshot.free_healthy * match,
-            snapshot.free_suspect * match,
-        )
-        return self._count_mixed(counts) if topology.mixed.size else counts
+        return GpuCounts(self)
 
-    @property
-    def _hardware(self) -> tuple[Ints, Ints, Ints]:
-        """(machines,): GPUs of the models asked for, those of them with the memory, and 1 where such a machine's GPUs
-        are alike, 0 elsewhere."""
+    @cached_property
+    def hardware(self) -> Hardware:
         topology, models, memory = self.topology, self.group.models, self.group.min_memory_bytes
+        if not models and not memory:
+            return Hardware(topology.gpus_total, topology.gpus_total, None)
 
-        def count() -> tuple[Ints, Ints, Ints]:
+        def count() -> Hardware:
             right = self.models_match[topology.model] if models else True
             of_model = np.asarray(topology.gpus_total * right, dtype=np.int32)
             match = ((of_model > 0) & (topology.gpu_memory_min >= memory)).astype(np.int32)
@@ -134,29 +160,27 @@ class Ask:
             rows = topology.mixed
             of_model[rows] = ((topology.gpu_index[rows] != UNKNOWN) & self._model_fits(rows)).sum(axis=1)
             fitting[rows] = self.gpu_fits(rows).sum(axis=1)
-            return read_only(of_model), read_only(fitting), read_only(match)
+            return Hardware(read_only(of_model), read_only(fitting), read_only(match))
 
         return topology.remember(("hardware", models, memory), count)
+
+    def by_faults(self, what: Hashable, count: Callable[[], _Array]) -> _Array:
+        """An array that follows from the hardware and from which GPUs are faulty or suspect: no placement changes it.
+
+        It is remembered by the snapshot's arrays, which snapshots share as long as they say the same. Where a
+        machine's GPUs differ they do not tell which one it is.
+        """
+        if self.topology.mixed.size:
+            return count()
+        faulty, suspect = self.snapshot.faulty, self.snapshot.suspect
+        key = ("faults", id(faulty), id(suspect), self.group.models, self.group.min_memory_bytes, what)
+        # Their numbers are these arrays' alone as long as what is remembered holds on to them.
+        return self.topology.remember(key, lambda: (faulty, suspect, read_only(count())), passing=True)[2]
 
     def has_fitting(self, gpus: int) -> Bools:
         """(machines,): has so many GPUs of a model and a memory size as asked, whatever their state."""
         key = ("has_fitting", self.group.models, self.group.min_memory_bytes, gpus)
         return self.topology.remember(key, lambda: np.asarray(self.gpus.fitting >= gpus))
-
-    def _count_mixed(self, counts: GpuCounts) -> GpuCounts:
-        """Counts again, GPU by GPU, where a machine's GPUs differ."""
-        rows = self.topology.mixed
-        fits, state = self.gpu_fits(rows), self.snapshot.gpu_state[rows]
-        faulty = fits & ((state & GPU_FAULTY) != 0)
-        masks = {
-            "faulty": faulty,
-            "suspect": fits & ((state & GPU_SUSPECT) != 0) & ~faulty,
-            "free_healthy": fits & (state == FREE_HEALTHY),
-            "free_suspect": fits & (state == FREE_SUSPECT),
-        }
-        for name, mask in masks.items():
-            getattr(counts, name)[rows] = mask.sum(axis=1)
-        return counts
 
     def _model_fits(self, rows: Longs | Ints) -> Bools:
         """(rows, slots): the GPU's own model is one of those asked for."""

@@ -233,8 +233,10 @@ def gpu_memory(trial: Trial) -> Bools:
 
 
 def gpus_faulty(trial: Trial) -> Bools:
-    needed = trial.shape.gpus
-    return np.asarray(trial.ask.has_fitting(needed) & (trial.gpus.sound < needed))
+    ask, needed = trial.ask, trial.shape.gpus
+    return ask.by_faults(
+        ("faulty", needed), lambda: np.asarray(ask.has_fitting(needed) & (ask.gpus.sound < needed))
+    )
 
 
 def gpus_busy(trial: Trial) -> Bools:
@@ -244,12 +246,13 @@ def gpus_busy(trial: Trial) -> Bools:
 
 def gpus_suspect(trial: Trial) -> Bools:
     """Suspects stand in the way of healthy_only now, or would even if every run there had ended."""
-    gpus, needed = trial.gpus, trial.shape.gpus
-    refused = np.asarray(trial.ask.has_fitting(needed) & (gpus.suspect > 0))
-    rows = np.flatnonzero(refused)  # few
-    free, healthy, suspect = gpus.free[rows], gpus.free_healthy[rows], gpus.suspect[rows]
-    refused[rows] = (gpus.sound[rows] - suspect < needed) | ((free >= needed) & (healthy < needed))
-    return refused
+    ask, gpus, needed = trial.ask, trial.gpus, trial.shape.gpus
+    rows = ask.by_faults(  # few
+        ("suspect", needed), lambda: np.flatnonzero(ask.has_fitting(needed) & (gpus.suspect > 0))
+    )
+    free, healthy = gpus.free[rows], gpus.free_healthy[rows]
+    sound = gpus.sound[rows] - gpus.suspect[rows]
+    return _only(trial, rows[(sound < needed) | ((free >= needed) & (healthy < needed))])
 
 
 # Cores and memory.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +52,7 @@ class Snapshot:
         """Machine names, sorted: row i of every array is machine names[i]."""
         return self.topology.names
 
-    @property
+    @cached_property
     def gpus_free(self) -> Ints:
         """(machines,): healthy and suspect ones."""
         return np.asarray(self.free_healthy + self.free_suspect)
@@ -76,10 +77,12 @@ class Snapshot:
         """The cluster without any run; with `repaired` also with every machine ready, every GPU and port sound."""
         if repaired:
             return self.topology.remember((EMPTIED,), self._emptied_and_repaired)
-        return from_gpu_state(
-            self.topology,
-            state=self.state,
-            gpu_state=self.gpu_state & np.uint8(0xFF ^ GPU_HELD),
+        gpu_state = self.gpu_state & np.uint8(0xFF ^ GPU_HELD)
+        return replace(
+            self,
+            gpu_state=read_only(gpu_state),
+            free_healthy=count_slots(gpu_state == FREE_HEALTHY),
+            free_suspect=count_slots(gpu_state == FREE_SUSPECT),
             cpu_free=self.topology.cpu_total,
             memory_free=self.topology.memory_total,
         )
