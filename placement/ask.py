@@ -95,11 +95,11 @@ class Ask:
     index: int
     """The group's place in the request."""
 
-    @cached_property
+    @property
     def group(self) -> GroupRequest:
         return self.request.groups[self.index]
 
-    @cached_property
+    @property
     def topology(self) -> Topology:
         return self.snapshot.topology
 
@@ -113,7 +113,7 @@ class Ask:
         by_interconnect = {"infiniband": (INFINIBAND,), "rdma": (INFINIBAND, ROCE)}
         return by_interconnect.get(self.group.interconnect, ())
 
-    @cached_property
+    @property
     def min_gbps(self) -> int:
         """Slower ports do not count; 0: every port that is up counts, also one of unknown speed."""
         return self.group.min_gbps or 0

@@ -95,7 +95,7 @@ class Placement:
         """All workers in rank order; ranks run through the groups in order."""
         return tuple(rank for group in self.groups for rank in group.ranks)
 
-    @property
+    @cached_property
     def holds(self) -> tuple[Hold, ...]:
         """What its workers hold, in rank order."""
         return tuple(

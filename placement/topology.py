@@ -27,7 +27,7 @@ INFINIBAND, ROCE = 0, 1
 MOST_REMEMBERED = 512
 """Things remembered for each topology, most of them a few masks: of 10,000 machines they are 10 MB then."""
 
-MOST_PASSING = 64
+MOST_PASSING = 128
 """Things remembered beside these that depend on one run's own choice of machines, or on what a single pass reserved."""
 
 MOST_JOINED = 256
@@ -184,6 +184,11 @@ class Topology:
     def row_of(self) -> dict[str, int]:
         """Machine name → row."""
         return {name: row for row, name in enumerate(self.names)}
+
+    @cached_property
+    def pool_of(self) -> tuple[str, ...]:
+        """The name of each machine's pool; "" where it is in none."""
+        return tuple("" if pool == UNKNOWN else self.pools[pool] for pool in self.pool.tolist())
 
     def rows_named(self, names: Collection[str]) -> Longs:
         """Rows of the machines with these names, in no order; names that the cluster lacks are passed over."""

@@ -86,7 +86,7 @@ class Ledger:
     def _lend(self, run: Running, shut: frozenset[str]) -> None:
         """What the run holds can be had back, but for what is on machines that take no runs."""
         held = self._held(run)
-        if any(hold.machine in shut for hold in run.holding.holds):
+        if not shut.isdisjoint(hold.machine for hold in run.holding.holds):
             held = self._by_pool(
                 run.workspace, (hold for hold in run.holding.holds if hold.machine not in shut)
             )
@@ -307,15 +307,12 @@ class Ledger:
 
     def _by_pool(self, workspace: int, holds: Iterable[Hold]) -> Counter[Cell]:
         used: Counter[Cell] = Counter()
+        row_of, pool_of = self._topology.row_of, self._topology.pool_of
         for hold in holds:
-            row = self._topology.row_of.get(hold.machine)
+            row = row_of.get(hold.machine)
             if row is not None and hold.gpus:
-                used[workspace, self._pool(row)] += len(hold.gpus)
+                used[workspace, pool_of[row]] += len(hold.gpus)
         return used
-
-    def _pool(self, row: int) -> str:
-        pool = int(self._topology.pool[row])
-        return "" if pool == UNKNOWN else self._topology.pools[pool]
 
 
 def _end(run: Running, stopped_at: float) -> float:
