@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from placement.arrays import UNKNOWN, Bits, Bools, Longs
+from placement.arrays import UNKNOWN, Bits, Bools, Longs, starts
 from placement.ask import Ask
 from placement.columns import Column, base_columns, columns_of
 from placement.rules import QUOTA, RESERVATION, MachineOutcome, Rule
@@ -173,12 +173,13 @@ def _alike(bits: Bits, parts: Sequence[_Part]) -> list[Longs]:
     for column in columns:
         mixed = (mixed ^ column.astype(np.uint64)) * _SIGN
         mixed ^= mixed >> np.uint64(29)
-    first, inverse, counts = np.unique(mixed, return_index=True, return_inverse=True, return_counts=True)[1:]
-    if any((column != column[first][inverse]).any() for column in columns):
+    order = np.argsort(mixed, kind="stable")
+    first = starts(mixed[order])
+    if starts(*(column[order] for column in columns)).size != first.size:
         # Two different rows mixed to one number: compare them in full.
-        inverse, counts = np.unique(np.stack(columns), axis=1, return_inverse=True, return_counts=True)[1:]
-    ends = np.cumsum(counts)[:-1]
-    return np.split(np.argsort(inverse.reshape(-1), kind="stable"), ends) if bits.size else []
+        order = np.lexsort(columns)
+        first = starts(*(column[order] for column in columns))
+    return np.split(order, first[1:]) if bits.size else []
 
 
 def _nearness(row: dict[str, Any]) -> tuple[int, int, int, str]:

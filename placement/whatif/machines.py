@@ -53,6 +53,10 @@ class Lift(Protocol):
     @property
     def code(self) -> Code: ...
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Fields of the snapshot that it looks at and changes."""
+
     def eligible(self, snapshot: Snapshot) -> Bools:
         """(machines,): machines with this trouble that the remedy would end."""
 
@@ -77,6 +81,7 @@ class StateLift:
     """May be set too, and is cleared with them."""
     unready: bool = False
     """The remedy also makes the machine ready; otherwise it must be."""
+    changes: tuple[str, ...] = ("state",)
 
     def eligible(self, snapshot: Snapshot) -> Bools:
         state = snapshot.state
@@ -108,6 +113,7 @@ class GpuLift:
 
     code: Code
     bit: int
+    changes: tuple[str, ...] = ("gpu_state", "free_healthy", "free_suspect", "suspect", "faulty")
 
     def eligible(self, snapshot: Snapshot) -> Bools:
         return np.asarray(self._marked(snapshot.gpu_state).any(axis=1))
@@ -148,6 +154,7 @@ class PortLift:
     """RDMA ports that are down."""
 
     code: Code = Code.BRING_PORT_UP
+    changes: tuple[str, ...] = ("topology",)
 
     def eligible(self, snapshot: Snapshot) -> Bools:
         ports = snapshot.topology.ports
@@ -238,6 +245,16 @@ class Remedy:
     @cached_property
     def everywhere(self) -> Snapshot:
         return self.lift.everywhere(self.snapshot, np.flatnonzero(self.eligible))
+
+    def on(self, snapshot: Snapshot) -> "Remedy":
+        """The same lift on a snapshot made from this one; what it changes is worked out once for both."""
+        fresh = Remedy(self.lift, snapshot)
+        if all(getattr(snapshot, name) is getattr(self.snapshot, name) for name in self.lift.changes):
+            fresh.eligible = self.eligible
+            if self.eligible.any():
+                changed = {name: getattr(self.everywhere, name) for name in self.lift.changes}
+                fresh.everywhere = replace(snapshot, **changed)
+        return fresh
 
     def offers(self, bench: Bench, case: Case) -> Iterator[WhatIf]:
         """The remedy on as few machines as are needed."""

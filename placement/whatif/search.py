@@ -10,7 +10,7 @@ from placement.snapshot import Snapshot
 from placement.whatif import amounts, labels, requests, runs, selection, shapes
 from placement.whatif.bench import Bench, Case, Failure, cases_of
 from placement.whatif.changes import Change, Code, Named, WhatIf, WhatIfs
-from placement.whatif.machines import LIFTS, Lift, Remedy
+from placement.whatif.machines import LIFTS, Remedy
 from placement.whatif.requests import Variants
 from placement.whatif.runs import Holders
 
@@ -121,7 +121,7 @@ class _Search:
                 yield from self.singles(case)
         for case in bases:
             for number, remedy in enumerate(self.remedies):
-                yield from self._beside(remedy, LIFTS[number + 1 :], case)
+                yield from self._beside(remedy, self.remedies[number + 1 :], case)
             yield from runs.together(self.holders, self.bench, case)
 
     def _worth_going_on(self, before: Refusal) -> list[Failure]:
@@ -135,7 +135,7 @@ class _Search:
         ]
         return sorted(failed, key=lambda failure: failure.change.code.rank)
 
-    def _beside(self, remedy: Remedy, others: Sequence[Lift], case: Case) -> Iterator[WhatIf]:
+    def _beside(self, remedy: Remedy, others: Sequence[Remedy], case: Case) -> Iterator[WhatIf]:
         """The remedy everywhere and one more change to the cluster; when that helps, only where both are needed."""
         code = remedy.lift.code
         everywhere = remedy.everywhere if remedy.eligible.any() else case.snapshot
@@ -145,12 +145,12 @@ class _Search:
                 yield from self._seconds(others, done, Change(code, {"targets": targets}), case)
 
     def _seconds(
-        self, others: Sequence[Lift], snapshot: Snapshot, first: Change, case: Case
+        self, others: Sequence[Remedy], snapshot: Snapshot, first: Change, case: Case
     ) -> Iterator[WhatIf]:
         """Changes to the cluster beside the first one, which is in the snapshot already."""
         answer = self.bench.place(snapshot, case.request) if snapshot is not case.snapshot else None
         if not isinstance(answer, Refusal):
             return
         changed = replace(case, snapshot=snapshot, refusal=answer, changes=(first,))
-        for variants in self._of_cluster([Remedy(lift, snapshot) for lift in others]):
+        for variants in self._of_cluster([other.on(snapshot) for other in others]):
             yield from variants(self.bench, changed)
