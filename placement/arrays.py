@@ -24,7 +24,7 @@ def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
     return array
 
 
-def starts(*ordered: "Longs | Ints") -> Longs:
+def starts(*ordered: "Longs | Ints | Words") -> Longs:
     """Positions at which a run of equal values begins in columns that are sorted together."""
     begins = np.zeros(ordered[0].size, dtype=np.bool_)
     begins[:1] = True

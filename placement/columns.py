@@ -31,8 +31,9 @@ class Column:
     meaning: Callable[[int], Any] = int
     """What a value stands for: itself, a name, a list of names."""
 
-    def read(self, position: int) -> Any:
-        return self.meaning(int(self.values[position]))
+    def read(self, positions: Longs) -> list[Any]:
+        values = self.values[positions].tolist()
+        return values if self.meaning is int else [self.meaning(value) for value in values]
 
 
 def _column(name: str, values: Any, machines: Longs, meaning: Callable[[int], Any] = int) -> Column:

@@ -103,7 +103,8 @@ def nearest_row(outcome: MachineOutcome) -> dict[str, Any] | None:
     machines = machines[codes == codes.min()]
     for free in base_columns(outcome, machines)[:1]:
         machines = machines[free.values == free.values.max()]
-    return _row(_parts(outcome, machines[:1]), 0, [outcome.ask.topology.names[machines[0]]])
+    told = _numbers(_parts(outcome, machines[:1]), np.zeros(1, dtype=np.int64))
+    return _row(told[0], [outcome.ask.topology.names[machines[0]]])
 
 
 def machine_rows(outcome: MachineOutcome, besides: Longs | None = None) -> list[dict[str, Any]]:
@@ -117,20 +118,28 @@ def machine_rows(outcome: MachineOutcome, besides: Longs | None = None) -> list[
 def _rows_of(outcome: MachineOutcome, machines: Longs) -> list[dict[str, Any]]:
     """The rows of these machines, which are ascending."""
     parts = _parts(outcome, machines)
+    alike = _alike(outcome.bits[machines], parts)
     names = outcome.ask.topology.names
+    first = np.array([members[0] for members in alike], dtype=np.int64)
     return [
-        _row(parts, int(members[0]), [names[machine] for machine in machines[members].tolist()])
-        for members in _alike(outcome.bits[machines], parts)
+        _row(numbers, [names[machine] for machine in machines[members].tolist()])
+        for members, numbers in zip(alike, _numbers(parts, first), strict=True)
     ]
 
 
-def _row(parts: "Sequence[_Part]", machine: int, names: list[str]) -> dict[str, Any]:
-    said = [part for part in parts if part.place[machine] != UNKNOWN]
-    return {
-        "codes": [part.code for part in said if part.code != _EVERY],
-        "numbers": {part.code: part.numbers(machine) for part in said},
-        "machines": names,
-    }
+def _row(numbers: dict[str, dict[str, Any]], names: list[str]) -> dict[str, Any]:
+    return {"codes": [code for code in numbers if code != _EVERY], "numbers": numbers, "machines": names}
+
+
+def _numbers(parts: "Sequence[_Part]", machines: Longs) -> list[dict[str, dict[str, Any]]]:
+    """Per machine (by position among those told about), what is told of it, by code in the order of `parts`."""
+    told: list[dict[str, dict[str, Any]]] = [{} for _ in range(machines.size)]
+    for part in parts:
+        place = part.place[machines]
+        here = np.flatnonzero(place != UNKNOWN)
+        for number, numbers in zip(here.tolist(), part.numbers(place[here]), strict=True):
+            told[number][part.code] = numbers
+    return told
 
 
 @dataclass(frozen=True)
@@ -142,9 +151,13 @@ class _Part:
     """(machines told about,): where each one's numbers are in the columns; UNKNOWN where there are none."""
     columns: Sequence[Column]
 
-    def numbers(self, machine: int) -> dict[str, Any]:
-        place = int(self.place[machine])
-        return {column.name: column.read(place) for column in self.columns}
+    def numbers(self, places: Longs) -> list[dict[str, Any]]:
+        """For each of these places in the columns."""
+        if not self.columns:
+            return [{} for _ in range(places.size)]
+        names = [column.name for column in self.columns]
+        read = zip(*(column.read(places) for column in self.columns), strict=True)
+        return [dict(zip(names, values, strict=True)) for values in read]
 
     def values(self) -> Iterator[Longs]:
         """(machines told about,): each column; UNKNOWN where the rule says nothing."""

@@ -31,7 +31,10 @@ _MOST_IN_DOMAIN = 4
 
 @dataclass
 class Holders:
-    """What every run holds, as columns over all holds; made once for many requests."""
+    """What every run holds, as columns over all holds; made once for many requests.
+
+    Where the holds are is looked up for all of them, how much they are only for those that are asked about.
+    """
 
     snapshot: Snapshot
     holdings: Sequence[Named]
@@ -50,40 +53,39 @@ class Holders:
     def row(self) -> Longs:
         """Per hold: the machine, UNKNOWN when the cluster lacks it."""
         row_of = self.snapshot.topology.row_of
-        return self._column(map(row_of.get, self._each("machine"), repeat(UNKNOWN)))
+        rows = map(row_of.get, map(attrgetter("machine"), self._holds), repeat(UNKNOWN))
+        return np.fromiter(rows, dtype=np.int64, count=len(self._holds))
 
     @cached_property
-    def count(self) -> Longs:
-        """Per hold: GPUs."""
-        return self._column(map(len, self._each("gpus")))
+    def _amounts(self) -> Longs:
+        return np.full((3, len(self._holds)), UNKNOWN, dtype=np.int64)
 
-    @cached_property
-    def cpu(self) -> Longs:
-        return self._column(self._each("cpu_millicores"))
+    def amounts(self, holds: Longs) -> Longs:
+        """(3, holds asked about): GPUs, millicores and bytes of each."""
+        unread = holds[self._amounts[0, holds] == UNKNOWN]
+        if unread.size:
+            read = [self._holds[number] for number in unread.tolist()]
+            columns = (
+                (len(hold.gpus) for hold in read),
+                map(attrgetter("cpu_millicores"), read),
+                map(attrgetter("memory_bytes"), read),
+            )
+            for amount, values in zip(self._amounts, columns, strict=True):
+                amount[unread] = np.fromiter(values, dtype=np.int64, count=unread.size)
+        return self._amounts[:, holds]
 
-    @cached_property
-    def memory(self) -> Longs:
-        return self._column(self._each("memory_bytes"))
+    def gpus(self, run: int) -> int:
+        """GPUs held: what is lost when it is stopped."""
+        return sum(len(hold.gpus) for hold in self.holdings[run].holding.holds)
 
-    def _each(self, field: str) -> Iterator[Any]:
-        return map(attrgetter(field), self._holds)
+    def by_cost(self, runs: Iterable[int]) -> list[int]:
+        """In the order in which they are offered: preemptible ones first, then the fewest GPUs."""
 
-    def _column(self, values: Iterable[int]) -> Longs:
-        return np.fromiter(values, dtype=np.int64, count=len(self._holds))
+        def cost(run: int) -> tuple[bool, int, int, int]:
+            named = self.holdings[run]
+            return (not named.preemptible, self.gpus(run), named.holding.key, run)
 
-    @cached_property
-    def gpus(self) -> Longs:
-        """(runs,): GPUs held: what is lost when it is stopped."""
-        return np.bincount(self.run, weights=self.count, minlength=len(self.holdings)).astype(np.int64)
-
-    @cached_property
-    def cost(self) -> Longs:
-        """(runs,): place in the order in which they are offered: preemptible ones first, then the fewest GPUs."""
-        firm = np.array([not named.preemptible for named in self.holdings], dtype=np.bool_)
-        key = np.array([named.holding.key for named in self.holdings], dtype=np.int64)
-        cost = np.empty(firm.size, dtype=np.int64)
-        cost[np.lexsort((key, self.gpus, firm))] = np.arange(firm.size)
-        return cost
+        return sorted(runs, key=cost)
 
     def end(self, bench: Bench, case: Case, runs: Sequence[int]) -> WhatIf | None:
         """The offer once these have ended."""
@@ -98,7 +100,7 @@ class Holders:
             "key": named.holding.key,
             "name": named.name,
             "preemptible": named.preemptible,
-            "gpus": int(self.gpus[number]),
+            "gpus": self.gpus(number),
             "ends_at": named.holding.ends_at,
         }
 
@@ -130,12 +132,10 @@ class _Freed:
         """Whether the ends of these holds on these machines leave enough for a worker there."""
         ask, snapshot, holders, needed = self.case.ask, self.case.snapshot, self.holders, self.shape.gpus
         size = ask.topology.size
-        gpus = sum(holders.count[hold] for hold in holds)
+        gpus, cpu, memory = sum(holders.amounts(hold) for hold in holds)
         fits = self._free[rows] + np.minimum(gpus, self._held[rows]) >= needed
-        cpu = snapshot.cpu_free[rows] + sum(holders.cpu[hold] for hold in holds)
-        fits &= cpu >= np.broadcast_to(ask.cpu_needed(needed), size)[rows]
-        memory = snapshot.memory_free[rows] + sum(holders.memory[hold] for hold in holds)
-        fits &= memory >= np.broadcast_to(ask.memory_needed(needed), size)[rows]
+        fits &= snapshot.cpu_free[rows] + cpu >= np.broadcast_to(ask.cpu_needed(needed), size)[rows]
+        fits &= snapshot.memory_free[rows] + memory >= np.broadcast_to(ask.memory_needed(needed), size)[rows]
         return np.asarray(fits)
 
     @cached_property
@@ -169,7 +169,7 @@ class _Freed:
         open_ = self.nearly.copy()
         open_[self.alone[1]] = False
         holds = self.holds_on(open_)
-        holds = holds[np.lexsort((-self.holders.count[holds], row[holds]))]
+        holds = holds[np.lexsort((-self.holders.amounts(holds)[0], row[holds]))]
         start = starts(row[holds])
         start = start[lengths(start, holds.size) > 1]
         one, two = holds[start], holds[start + 1]
@@ -204,7 +204,7 @@ def alone(holders: Holders, bench: Bench, case: Case) -> Iterator[WhatIf]:
     for freed in _freed(holders, case):
         key, _, count, lacking = freed.in_domains(*freed.alone)
         candidates |= set(key[(count >= lacking)].tolist())
-    ordered = sorted(candidates, key=lambda number: int(holders.cost[number]))
+    ordered = holders.by_cost(candidates)
     yield from _offered(holders, bench, case, [(number,) for number in ordered])
 
 
@@ -213,7 +213,7 @@ def together(holders: Holders, bench: Bench, case: Case) -> Iterator[WhatIf]:
     candidates: set[tuple[int, ...]] = set()
     for freed in _freed(holders, case):
         candidates |= _sharing_machines(holders, freed) | _sharing_domain(freed)
-    ordered = sorted(candidates, key=lambda pair: (int(holders.gpus[list(pair)].sum()), pair))
+    ordered = sorted(candidates, key=lambda pair: (sum(map(holders.gpus, pair)), pair))
     yield from _offered(holders, bench, case, ordered)
 
 
@@ -235,7 +235,10 @@ def _sharing_machines(holders: Holders, freed: _Freed) -> set[tuple[int, ...]]:
 
 def _sharing_domain(freed: _Freed) -> set[tuple[int, ...]]:
     key, where, count, lacking = freed.in_domains(*freed.alone)
-    order = np.lexsort((freed.holders.cost[key], -count, where))
+    cost = np.empty(len(freed.holders.holdings), dtype=np.int64)
+    distinct = np.unique(key)
+    cost[freed.holders.by_cost(distinct.tolist())] = np.arange(distinct.size)
+    order = np.lexsort((cost[key], -count, where))
     pairs: set[tuple[int, ...]] = set()
     for part in np.split(order, starts(where[order])[1:]):
         top = part[:_MOST_IN_DOMAIN].tolist()
