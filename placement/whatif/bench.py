@@ -10,7 +10,7 @@ from placement.arrays import Bools
 from placement.ask import Ask
 from placement.domains import slots_of
 from placement.outcome import Cause, Placement, Refusal
-from placement.place import fits, place
+from placement.place import NoRoom, place, placed
 from placement.request import GroupRequest, Level, Request
 from placement.rules import MachineOutcome, Rule
 from placement.search import Judgement
@@ -110,23 +110,18 @@ class Bench:
         self, case: Case, change: Change, *, request: Request | None = None, snapshot: Snapshot | None = None
     ) -> WhatIf | None:
         """The offer, if the gang is placed with this change beside those made already."""
-        cluster, asked = snapshot or case.snapshot, request or case.request
-        if case.changes:
-            return self._attempt_second(case, change, cluster, asked)
-        answer = self.place(cluster, asked)
-        self.tried += answer is not None
-        if isinstance(answer, Refusal):
-            self.failed[change.key] = Failure(change, cluster, asked, answer)
-        return WhatIf((change,), answer) if isinstance(answer, Placement) else None
-
-    def _attempt_second(self, case: Case, change: Change, cluster: Snapshot, asked: Request) -> WhatIf | None:
-        if self.left <= 0 or not self._worth(case, change):
+        if self.left <= 0 or (case.changes and not self._worth(case, change)):
             return None
         self.left -= 1
         self.tried += 1
-        # Most pairs don't help, and why is of no interest: `fits` is cheaper than a refusal.
-        answer = place(cluster, asked) if fits(cluster, asked) else None
-        return WhatIf((*case.changes, change), answer) if isinstance(answer, Placement) else None
+        cluster, asked = snapshot or case.snapshot, request or case.request
+        # Most changes don't help, and why is of interest only when pairs are tried.
+        answer = placed(cluster, asked)
+        if isinstance(answer, Placement):
+            return WhatIf((*case.changes, change), answer)
+        if not case.changes:
+            self.failed[change.key] = Failure(change, cluster, asked, answer)
+        return None
 
     def _worth(self, case: Case, change: Change) -> bool:
         """Whether this change can help beside the first: by what each of them alone freed."""
@@ -184,7 +179,11 @@ class Failure:
     change: Change
     snapshot: Snapshot
     request: Request
-    refusal: Refusal
+    no_room: NoRoom
+
+    @property
+    def refusal(self) -> Refusal:
+        return self.no_room.refusal
 
     def cases(self) -> list[Case]:
         """To go on from."""

@@ -26,10 +26,10 @@ from placement.snapshot import (
     Snapshot,
     from_gpu_state,
 )
-from placement.topology import INFINIBAND, ROCE, on_compute_fabric, owners, ports_at
+from placement.topology import INFINIBAND, ROCE, Topology, on_compute_fabric, owners, ports_at
 from placement.whatif.bench import Bench, Case, frees_enough
 from placement.whatif.changes import Change, Code, WhatIf
-from placement.whatif.terrain import with_ports_up
+from placement.whatif.terrain import BROUGHT_UP, with_ports_up
 
 Target = dict[str, Any]
 
@@ -157,17 +157,22 @@ class PortLift:
     changes: tuple[str, ...] = ("topology",)
 
     def eligible(self, snapshot: Snapshot) -> Bools:
-        ports = snapshot.topology.ports
-        broken = np.zeros(snapshot.topology.size, dtype=np.bool_)
-        broken[owners(ports)[_down(snapshot)]] = True
-        return broken
+        topology = snapshot.topology
+
+        def broken() -> Bools:
+            owner = owners(topology.ports)[_down(topology)]
+            return np.bincount(owner, minlength=topology.size) > 0
+
+        return topology.remember((BROUGHT_UP,), broken)
 
     def everywhere(self, snapshot: Snapshot, machines: Longs) -> Snapshot:
-        rows = ports_at(snapshot.topology.ports, machines)[1]
-        return self._up(snapshot, rows[np.isin(rows, np.flatnonzero(_down(snapshot)))])
+        topology = snapshot.topology
 
-    def _up(self, snapshot: Snapshot, ports: Longs) -> Snapshot:
-        return replace(snapshot, topology=with_ports_up(snapshot.topology, ports))
+        def brought_up() -> Topology:
+            rows = ports_at(topology.ports, machines)[1]
+            return with_ports_up(topology, rows[_down(topology)[rows]])
+
+        return replace(snapshot, topology=topology.remember((BROUGHT_UP, machines.tobytes()), brought_up))
 
     def where(self, snapshot: Snapshot, ask: Ask, need: Need) -> list[Target]:
         """One port of each machine that has none up: the first that counts on the domain's fabric."""
@@ -192,12 +197,11 @@ class PortLift:
         for machine, target in zip(rows_of(snapshot, targets).tolist(), targets, strict=True):
             start, end = topology.ports.start[machine : machine + 2].tolist()
             rows.append(start + topology.ports.names[start:end].index(target["port"]))
-        return self._up(snapshot, np.array(rows, dtype=np.int64))
+        return replace(snapshot, topology=with_ports_up(topology, np.array(rows, dtype=np.int64)))
 
 
-def _down(snapshot: Snapshot) -> Bools:
+def _down(topology: Topology) -> Bools:
     """(ports,): down, and would count if it were up."""
-    topology = snapshot.topology
     return np.asarray(on_compute_fabric(topology.ports, topology.fabrics) & ~topology.ports.up)
 
 

@@ -46,6 +46,9 @@ _WORKED_OUT = (
 _BY_PORT_STATE: frozenset[Rule | str] = frozenset(
     {Rule.PORT_DOWN, Rule.PORT_SLOW, Rule.NO_FABRIC, PORTS_DOWN, FASTEST_PORTS, PORTS_USED}
 )
+BROUGHT_UP = "brought_up"
+"""Under this name a topology remembers which machines have ports that are down, and its cluster with them up."""
+
 _BY_FABRIC: frozenset[Rule | str] = _BY_PORT_STATE | {Rule.PORT_NO_FABRIC}
 
 
@@ -97,7 +100,7 @@ def _derived(
     topology: Topology, kept: Iterable[str], forgotten: AbstractSet[Rule | str], **changed: Any
 ) -> Topology:
     """A copy with these fields changed; what is remembered of `forgotten` (rules, or by name) depends on them."""
-    forgotten = forgotten | {EMPTIED}
+    forgotten = forgotten | {EMPTIED, BROUGHT_UP}
     remembered = {
         key: known
         for key, known in dict(topology._remembered).items()
