@@ -94,7 +94,9 @@ def used(base: Snapshot, usage: Usage) -> Snapshot:
     """`base` with machines that it has used so now."""
     topology = base.topology
     rows = np.array([topology.row_of[name] for name in usage.names], dtype=np.int64)
-    held = np.isin(topology.gpu_id[rows], usage.held) & (topology.gpu_index[rows] != UNKNOWN)
+    # Only slots without a GPU have one id.
+    held = np.isin(topology.gpu_id[rows], usage.held, assume_unique=True)
+    held &= topology.gpu_index[rows] != UNKNOWN
     fresh = from_gpu_state(
         topology,
         state=usage.state,

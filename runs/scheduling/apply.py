@@ -1,6 +1,6 @@
 """Writes a placement: the whole gang or nothing. What the pass saw is checked again under locks."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, MutableMapping
 from datetime import datetime
 from typing import Any
 
@@ -29,7 +29,11 @@ class Stale(Exception):
 
 
 def placement_apply(
-    run: Run, document: RunDocument, placement: Placement, versions: dict[int, int], cluster: Cluster
+    run: Run,
+    document: RunDocument,
+    placement: Placement,
+    versions: MutableMapping[int, int],
+    cluster: Cluster,
 ) -> bool:
     """True when the gang is placed. False: the cluster or the run has changed; the next pass decides anew.
     Raises NoPort when only the leader's rendezvous port is missing.

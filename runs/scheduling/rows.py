@@ -229,7 +229,7 @@ def _taken(places: _Places, taken: _Columns) -> tuple[Longs, Longs, Longs]:
 def _gpus(places: _Places, gpus: _Columns, held: Longs) -> Gpus:
     machines, ids, index, models, memory, numa, _, health = gpus
     state = np.array(health, dtype=np.uint8) | np.uint8(GPU_PRESENT)
-    state[np.isin(longs(ids), held)] |= GPU_HELD
+    state[np.isin(longs(ids), held, assume_unique=True)] |= GPU_HELD
     return Gpus(
         owner=places.of(machines),
         index=ints(index),

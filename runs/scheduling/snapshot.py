@@ -6,8 +6,8 @@ moment it was read at, whenever they began and committed: no cursor over ids or 
 """
 
 import threading
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections import ChainMap, OrderedDict
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -34,8 +34,8 @@ class Loaded:
     """A snapshot, and what applying a placement needs to check that it still holds."""
 
     snapshot: Snapshot
-    versions: dict[int, int]
-    """Machine id → version as read; the caller's own copy."""
+    versions: MutableMapping[int, int]
+    """Machine id → version as read; what the caller sets here, only the caller sees."""
     names: Mapping[int, str]
     """Machine id → name."""
 
@@ -96,7 +96,8 @@ class _ClusterCache:
         with self.lock:
             self.read = self._refreshed(self.read)
             loaded = self.read.loaded
-        return Loaded(loaded.snapshot, dict(loaded.versions), loaded.names)
+        # A layer of the caller's own: a copy for each would cost more than what is read for most.
+        return Loaded(loaded.snapshot, ChainMap({}, loaded.versions), loaded.names)
 
     def _refreshed(self, before: _Read | None) -> _Read:
         with transaction.atomic():
@@ -142,7 +143,7 @@ def _patched(before: Loaded, rows: Rows, changed: frozenset[int]) -> Loaded:
     there = changed - rows.used_versions.keys()
     was = {machine: before.names[machine] for machine in there if machine in before.names}
     left = was.keys() - rows.versions.keys()
-    versions, names = before.versions | rows.versions | rows.used_versions, before.names
+    versions, names = {**before.versions, **rows.versions, **rows.used_versions}, before.names
     for machine in left:
         del versions[machine]
     if was != rows.names:
