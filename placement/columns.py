@@ -159,7 +159,7 @@ def _gpu_list(outcome: MachineOutcome, machines: Longs, bit: int) -> Column:
     told = marked & (index >= 0) & (index < _MOST_BITS)
     mask = np.where(told, np.int64(1) << np.where(told, index, 0), 0).sum(axis=1)
     return _column(
-        "gpus", mask, machines, lambda value: [gpu for gpu in range(_MOST_BITS) if value >> gpu & 1]
+        "gpus", mask, machines, lambda value: [gpu for gpu in range(value.bit_length()) if value >> gpu & 1]
     )
 
 

@@ -21,6 +21,10 @@ _EVERY = "machine"
 
 _SIGN = np.uint64(0x9E3779B97F4A7C15)
 
+_BELOW = np.uint64(24)
+_POSITION = np.uint64((1 << 24) - 1)
+"""How many bits tell which machine of a snapshot it is, and these bits."""
+
 
 def asked_data(ask: Ask, shape: Shape) -> dict[str, Any]:
     """The request in numbers; cores and memory are those of one worker, None where a share is taken."""
@@ -186,12 +190,15 @@ def _alike(bits: Bits, parts: Sequence[_Part]) -> list[Longs]:
     for column in columns:
         mixed = (mixed ^ column.astype(np.uint64)) * _SIGN
         mixed ^= mixed >> np.uint64(29)
-    order = np.argsort(mixed, kind="stable")
-    first = starts(mixed[order])
-    if starts(*(column[order] for column in columns)).size != first.size:
+    # The position in the bits below: numbers are sorted much faster than places by number.
+    mixed = (mixed >> _BELOW << _BELOW) | np.arange(bits.size, dtype=np.uint64)
+    mixed.sort()
+    order = (mixed & _POSITION).astype(np.int64)
+    first = starts(mixed >> _BELOW)
+    if starts(*(column.take(order) for column in columns)).size != first.size:
         # Two different rows mixed to one number: compare them in full.
         order = np.lexsort(columns)
-        first = starts(*(column[order] for column in columns))
+        first = starts(*(column.take(order) for column in columns))
     return np.split(order, first[1:]) if bits.size else []
 
 

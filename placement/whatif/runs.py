@@ -132,7 +132,7 @@ class _Freed:
         """Whether the ends of these holds on these machines leave enough for a worker there."""
         ask, snapshot, holders, needed = self.case.ask, self.case.snapshot, self.holders, self.shape.gpus
         size = ask.topology.size
-        gpus, cpu, memory = sum(holders.amounts(hold) for hold in holds)
+        gpus, cpu, memory = np.sum([holders.amounts(hold) for hold in holds], axis=0)
         fits = self._free[rows] + np.minimum(gpus, self._held[rows]) >= needed
         fits &= snapshot.cpu_free[rows] + cpu >= np.broadcast_to(ask.cpu_needed(needed), size)[rows]
         fits &= snapshot.memory_free[rows] + memory >= np.broadcast_to(ask.memory_needed(needed), size)[rows]
