@@ -6,6 +6,7 @@ runs until an answer is asked for its data; the pass pays nothing.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -122,13 +123,11 @@ def machine_rows(outcome: MachineOutcome, besides: Longs | None = None) -> list[
 def _rows_of(outcome: MachineOutcome, machines: Longs) -> list[dict[str, Any]]:
     """The rows of these machines, which are ascending."""
     parts = _parts(outcome, machines)
-    alike = _alike(outcome.bits[machines], parts)
-    names = outcome.ask.topology.names
-    first = np.array([members[0] for members in alike], dtype=np.int64)
-    return [
-        _row(numbers, [names[machine] for machine in machines[members].tolist()])
-        for members, numbers in zip(alike, _numbers(parts, first), strict=True)
-    ]
+    order, first = _alike(outcome.bits[machines], parts)
+    names = [outcome.ask.topology.names[machine] for machine in machines[order].tolist()]
+    bounds = pairwise([*first.tolist(), order.size])
+    numbers = _numbers(parts, order[first])
+    return [_row(told, names[begin:end]) for told, (begin, end) in zip(numbers, bounds, strict=True)]
 
 
 def _row(numbers: dict[str, dict[str, Any]], names: list[str]) -> dict[str, Any]:
@@ -164,12 +163,14 @@ class _Part:
         return [dict(zip(names, values, strict=True)) for values in read]
 
     def values(self) -> Iterator[Longs]:
-        """(machines told about,): each column; UNKNOWN where the rule says nothing."""
-        here = self.place != UNKNOWN
+        """(machines told about,): each column, UNKNOWN where the rule says nothing; but for those with one value only,
+        which tell no more than whether the rule says anything."""
+        here = np.flatnonzero(self.place != UNKNOWN)
         for column in self.columns:
-            every = np.full(self.place.size, UNKNOWN, dtype=np.int64)
-            every[here] = column.values
-            yield every
+            if (column.values != column.values[:1]).any():
+                every = np.full(self.place.size, UNKNOWN, dtype=np.int64)
+                every[here] = column.values
+                yield every
 
 
 def _parts(outcome: MachineOutcome, machines: Longs) -> list[_Part]:
@@ -183,12 +184,13 @@ def _parts(outcome: MachineOutcome, machines: Longs) -> list[_Part]:
     return parts
 
 
-def _alike(bits: Bits, parts: Sequence[_Part]) -> list[Longs]:
-    """Positions of machines put together that fail the same rules with the same numbers; each set ascending."""
-    columns = [bits.astype(np.int64), *(values for part in parts for values in part.values())]
+def _alike(bits: Bits, parts: Sequence[_Part]) -> tuple[Longs, Longs]:
+    """Positions of all machines, those together that fail the same rules with the same numbers, each set ascending; and
+    where in these each set begins."""
+    columns = [bits.view(np.int64), *(values for part in parts for values in part.values())]
     mixed = np.zeros(bits.size, dtype=np.uint64)
     for column in columns:
-        mixed = (mixed ^ column.astype(np.uint64)) * _SIGN
+        mixed = (mixed ^ column.view(np.uint64)) * _SIGN
         mixed ^= mixed >> np.uint64(29)
     # The position in the bits below: numbers are sorted much faster than places by number.
     mixed = (mixed >> _BELOW << _BELOW) | np.arange(bits.size, dtype=np.uint64)
@@ -199,7 +201,7 @@ def _alike(bits: Bits, parts: Sequence[_Part]) -> list[Longs]:
         # Two different rows mixed to one number: compare them in full.
         order = np.lexsort(columns)
         first = starts(*(column.take(order) for column in columns))
-    return np.split(order, first[1:]) if bits.size else []
+    return order, first
 
 
 def _nearness(row: dict[str, Any]) -> tuple[int, int, int, str]:
