@@ -3,9 +3,21 @@
 import json
 from dataclasses import replace
 
+import numpy as np
+import pytest
 from hypothesis import strategies as st
 
-from placement import MachineFacts, MachineState, Placement, Refusal, Request, build_snapshot, place
+from placement import (
+    MachineFacts,
+    MachineState,
+    Placement,
+    Refusal,
+    Request,
+    build_snapshot,
+    explain,
+    place,
+)
+from placement.place import NoRoom, placed
 from placement.snapshot import GPU_HELD
 from tests.placement.examples import engine, holds_for, placed_at_random
 from tests.placement.strategies import STORAGE, clusters, machine, requests
@@ -142,3 +154,19 @@ def holding(one: MachineFacts, rank) -> MachineFacts:
         cpu_free_millicores=one.cpu_free_millicores - rank.cpu_millicores,
         memory_free_bytes=one.memory_free_bytes - rank.memory_bytes,
     )
+
+
+@holds_for(clusters(), requests(groups=2))
+def test_an_answer_that_says_why_only_when_asked_says_the_same(machines, request):
+    answer = placed(build_snapshot(machines, storage_fabrics=STORAGE), request)
+    told = answer.refusal if isinstance(answer, NoRoom) else answer
+    assert told.as_data() == engine(machines, request).as_data()
+
+
+@holds_for(clusters(), requests())
+def test_rows_that_are_mixed_to_one_number_are_told_apart(machines, request):
+    outcome = engine(machines, request).outcomes[0]
+    rows = explain.machine_rows(outcome)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explain, "_SIGN", np.uint64(0))
+        assert explain.machine_rows(outcome) == rows
