@@ -89,6 +89,8 @@ DATABASES["default"]["OPTIONS"] = {
         "max_size": env.number("ASTRAEUS_DATABASE_POOL", 16, low=2, high=200),
         "timeout": 10,
     },
+    # Statements that ask for it keep their plan (runs/scheduling/rows.py); no cursor of Django's ever does.
+    "prepare_threshold": 5,
 }
 REDIS_URL = env.address("REDIS_URL", schemes=("redis", "rediss", "unix"))
 

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import compress
-from typing import Any
+from itertools import compress, islice
+from typing import Any, cast
 
 import numpy as np
+import psycopg
 from django.db import connection
 
 from machines.states import FABRIC_LABEL, NVLINK_DOMAIN_LABEL, RACK_LABEL, Health, LinkLayer, MachineState
@@ -79,8 +80,13 @@ SELECT array_agg(CASE WHEN d.reach = 'local' THEN d.machine_id END), array_agg(d
 FROM machines_datavolume d LEFT JOIN machines_pool p ON p.id = d.pool_id WHERE d.cluster_id = %(cluster)s
 """
 _STORAGE = "SELECT array_agg(name) FROM machines_fabric WHERE cluster_id = %(cluster)s AND storage"
-# Versions come first: outside a transaction that sees one moment, what changes meanwhile makes an apply fail.
 _QUERIES = (_MACHINES, _TAKEN, _GPUS, _PORTS, _LABELS, _DRIVES, _STORAGE)
+
+# All of them as one statement, which gives a single row: it sees one moment, and its plan can be kept.
+_TOGETHER = f"SELECT * FROM {', '.join(f'({query}) q{number}' for number, query in enumerate(_QUERIES))}"  # noqa: S608
+_WIDTHS = tuple(query.count("array_agg(") for query in _QUERIES)
+_WHOLE = _TOGETHER.format(of=_OF_CLUSTER, read=_OF_CLUSTER)
+_SOME = _TOGETHER.format(of=_OF_SOME, read=_READ_SOME)
 
 # Workers of a parallel query would hand over their lists entry by entry, which takes longer than making them.
 _ALONE = "SET LOCAL max_parallel_workers_per_gather = 0"
@@ -150,22 +156,33 @@ def rows_load(
 
 def _read(cluster_id: int, machine_ids: Collection[int] | None, used: Collection[int]) -> list[_Columns]:
     """The columns of each query."""
-    of, read = (_OF_CLUSTER, _OF_CLUSTER) if machine_ids is None else (_OF_SOME, _READ_SOME)
-    values: dict[str, Any] = {
-        "cluster": cluster_id,
-        "machines": _array(machine_ids or ()),
-        "used": _array(used),
-    }
-    found = []
+    if machine_ids is None:
+        row = _whole_read({"cluster": cluster_id})
+    else:
+        row = _some_read({"cluster": cluster_id, "machines": _array(machine_ids), "used": _array(used)})
+    columns = iter(row)
+    return [[column or [] for column in islice(columns, width)] for width in _WIDTHS]
+
+
+def _whole_read(values: Mapping[str, Any]) -> Sequence[Any]:
     with connection.cursor() as cursor:
-        cursor.execute(";".join((_ALONE, *_QUERIES)).format(of=of, read=read), values)
-        while cursor.nextset():
-            found.append([column or [] for column in cursor.fetchone()])
-    return found
+        cursor.execute(f"{_ALONE};{_WHOLE}", values)
+        cursor.nextset()  # the answer to SET
+        return cast("Sequence[Any]", cursor.fetchone())
+
+
+def _some_read(values: Mapping[str, Any]) -> Sequence[Any]:
+    """Planned once for each connection: for few machines planning takes as long as reading.
+
+    Django's own cursors never keep a plan, so this one is psycopg's.
+    """
+    connection.ensure_connection()
+    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+        return cast("Sequence[Any]", cursor.execute(_SOME, values, prepare=True, binary=True).fetchone())
 
 
 def _array(ids: Collection[int]) -> str:
-    """As one word: a list would be quoted number by number, once for each query."""
+    """As one word, whatever the size of the numbers: psycopg tells lists of small and of large ones apart."""
     return f"{{{','.join(map(str, ids))}}}"
 
 
