@@ -174,8 +174,14 @@ class Ask:
             return count()
         faulty, suspect = self.snapshot.faulty, self.snapshot.suspect
         key = ("faults", id(faulty), id(suspect), self.group.models, self.group.min_memory_bytes, what)
-        # Their numbers are these arrays' alone as long as what is remembered holds on to them.
-        return self.topology.remember(key, lambda: (faulty, suspect, read_only(count())), passing=True)[2]
+
+        def counted() -> tuple[Ints, Ints, _Array]:
+            # Their numbers are these arrays' alone as long as what is remembered holds on to them.
+            found = count()
+            found.flags.writeable = False
+            return faulty, suspect, found
+
+        return self.topology.remember(key, counted, passing=True)[2]
 
     def has_fitting(self, gpus: int) -> Bools:
         """(machines,): has so many GPUs of a model and a memory size as asked, whatever their state."""
