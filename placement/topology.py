@@ -27,7 +27,7 @@ INFINIBAND, ROCE = 0, 1
 MOST_REMEMBERED = 512
 """Things remembered for each topology, most of them a few masks: of 10,000 machines they are 10 MB then."""
 
-MOST_PASSING = 128
+MOST_PASSING = 96
 """Things remembered beside these that depend on one run's own choice of machines, or on what a single pass reserved."""
 
 MOST_JOINED = 256

@@ -106,8 +106,8 @@ def _derived(
         for key, known in dict(topology._remembered).items()
         if forgotten.isdisjoint(key[0] if isinstance(key[0], tuple) else key[:1])
     }
-    passing = dict(topology._passing)
-    fresh = replace(topology, **changed, _groupings={}, _remembered=remembered, _passing=passing, _joined={})
+    # What passes depends on names, states and GPUs alone, which both have in common: they share it.
+    fresh = replace(topology, **changed, _groupings={}, _remembered=remembered, _joined={})
     worked_out, own = vars(topology), vars(fresh)
     own.update({name: worked_out[name] for name in kept if name in worked_out})
     return fresh
