@@ -32,8 +32,8 @@ BITS = {
 }
 
 # {of} narrows machine ids to those of the cluster, or to some of them; {read} likewise to these and others of which
-# only the usage is read. Every query gives one row with a list for each
-# column: 80,000 rows of their own would take longer to unpack than to read.
+# only the usage is read. Each of them gives one row with a list for each column: 80,000 rows of their own would take
+# longer to unpack than to read.
 _OF_CLUSTER = "IN (SELECT id FROM machines_machine WHERE cluster_id = %(cluster)s AND removed_at IS NULL)"
 _OF_SOME = "= ANY(%(machines)s::bigint[])"
 _READ_SOME = "= ANY(%(machines)s::bigint[] || %(used)s::bigint[])"
