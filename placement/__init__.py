@@ -10,12 +10,13 @@ from placement.ever import Change, Impossible, possible_ever
 from placement.facts import GpuFacts, MachineFacts, MachineState, PortFacts
 from placement.future import Earliest, earliest
 from placement.holdings import Hold, Holding
-from placement.outcome import Cause, GroupPlacement, Placement, Rank, Refusal, Score
+from placement.outcome import Cause, GroupPlacement, Placement, Rank, Refusal
 from placement.place import fits, place
 from placement.preempt import Candidate, Preemption, preempt
 from placement.request import GroupRequest, Request, Selection
 from placement.room import DomainCount
 from placement.rules import MachineOutcome, Rule
+from placement.score import Score
 from placement.shapes import Shape
 from placement.snapshot import Snapshot
 from placement.verdicts import Verdict

@@ -1,7 +1,7 @@
 """One group's request in the snapshot's index space: what the rules compare with."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -54,6 +54,16 @@ class GpuCounts:
             self.ask.snapshot.gpus_free, lambda state: (state == FREE_HEALTHY) | (state == FREE_SUSPECT)
         )
 
+    @property
+    def free_where_fitting(self) -> Ints:
+        """The same as `free` where a machine's GPUs fit, and cheaper; elsewhere it tells nothing."""
+        return self.free if self.ask.topology.mixed.size else self.ask.snapshot.gpus_free
+
+    @property
+    def healthy_where_fitting(self) -> Ints:
+        """As above, of `free_healthy`."""
+        return self.free_healthy if self.ask.topology.mixed.size else self.ask.snapshot.free_healthy
+
     @cached_property
     def sound(self) -> Ints:
         """Not faulty."""
@@ -86,7 +96,7 @@ class Hardware:
     """1 where all of a machine's GPUs fit, 0 elsewhere; None: any GPU fits."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Ask:
     """What one group asks of this snapshot."""
 
@@ -94,14 +104,11 @@ class Ask:
     request: Request
     index: int
     """The group's place in the request."""
+    group: GroupRequest = field(init=False)
+    topology: Topology = field(init=False)
 
-    @property
-    def group(self) -> GroupRequest:
-        return self.request.groups[self.index]
-
-    @property
-    def topology(self) -> Topology:
-        return self.snapshot.topology
+    def __post_init__(self) -> None:
+        self.group, self.topology = self.request.groups[self.index], self.snapshot.topology
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:

@@ -125,13 +125,11 @@ def _keys(ask: Ask, shape: Shape, usable: Bools) -> Longs:
     """Per usable machine the number by which it is compared; see `WIDTHS`."""
     machines = np.flatnonzero(usable)
     snapshot, topology = ask.snapshot, ask.topology
-    free = snapshot.free_healthy[machines] + snapshot.free_suspect[machines]
-    whole = free == (topology.gpus_total[machines] - snapshot.faulty[machines])
-    left_over = free - shape.gpus
+    whole, left_over = snapshot.whole[machines], snapshot.gpus_free[machines] - shape.gpus
     broken = whole & (left_over > 0)
     # What is usable with `healthy_only` has healthy ones enough.
     healthy_only = ask.group.healthy_only
-    suspects = 0 if healthy_only else np.maximum(shape.gpus - ask.gpus.free_healthy[machines], 0)
+    suspects = 0 if healthy_only else np.maximum(shape.gpus - ask.gpus.healthy_where_fitting[machines], 0)
     if shape.gpus:
         filler = _whole_in_rack(topology, machines, whole)
     else:
@@ -175,7 +173,12 @@ def _tier(ask: Ask, machines: Longs) -> "Longs | int":
     if ask.lemons is None:
         return 0
     scores = ask.lemons[machines]
-    return np.asarray(np.unique(scores, return_inverse=True)[1]) if scores.any() else 0
+    avoided = np.flatnonzero(scores)
+    if not avoided.size:
+        return 0
+    tier = np.zeros(machines.size, dtype=np.int64)
+    tier[avoided] = np.unique(scores[avoided], return_inverse=True)[1] + 1
+    return tier
 
 
 def _without_image(ask: Ask, machines: Longs) -> "Bools | int":

@@ -241,7 +241,8 @@ def gpus_faulty(trial: Trial) -> Bools:
 
 def gpus_busy(trial: Trial) -> Bools:
     gpus, needed = trial.gpus, trial.shape.gpus
-    return np.asarray((gpus.free < needed) & trial.ask.has_fitting(needed) & (gpus.sound > gpus.free))
+    free = gpus.free_where_fitting
+    return np.asarray((free < needed) & trial.ask.has_fitting(needed) & (gpus.sound > free))
 
 
 def gpus_suspect(trial: Trial) -> Bools:
@@ -250,7 +251,7 @@ def gpus_suspect(trial: Trial) -> Bools:
     rows = ask.by_faults(  # few
         ("suspect", needed), lambda: np.flatnonzero(ask.has_fitting(needed) & (gpus.suspect > 0))
     )
-    free, healthy = gpus.free[rows], gpus.free_healthy[rows]
+    free, healthy = gpus.free_where_fitting[rows], gpus.healthy_where_fitting[rows]
     sound = gpus.sound[rows] - gpus.suspect[rows]
     return _only(trial, rows[(sound < needed) | ((free >= needed) & (healthy < needed))])
 

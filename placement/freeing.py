@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from placement.arrays import UNKNOWN, Bools, Ints, Longs, read_only
+from placement.arrays import UNKNOWN, Bools, Ints, Longs, patched, read_only
 from placement.holdings import Holding, locate
 from placement.snapshot import FREE_HEALTHY, FREE_SUSPECT, GPU_HELD, Snapshot, count_slots
 from placement.topology import Topology
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +79,9 @@ class Freeing:
         freed = self._snapshot.gpu_state[rows] & keeps[self._where.gpu_holder[rows]]
         return replace(
             self._snapshot,
-            gpu_state=_patched(self._snapshot.gpu_state, rows, freed),
-            free_healthy=_patched(self._snapshot.free_healthy, rows, count_slots(freed == FREE_HEALTHY)),
-            free_suspect=_patched(self._snapshot.free_suspect, rows, count_slots(freed == FREE_SUSPECT)),
+            gpu_state=patched(self._snapshot.gpu_state, rows, freed),
+            free_healthy=patched(self._snapshot.free_healthy, rows, count_slots(freed == FREE_HEALTHY)),
+            free_suspect=patched(self._snapshot.free_suspect, rows, count_slots(freed == FREE_SUSPECT)),
             cpu_free=self._plus(self._snapshot.cpu_free, gone, self._where.cpu),
             memory_free=self._plus(self._snapshot.memory_free, gone, self._where.memory),
         )
@@ -108,12 +105,3 @@ class Freeing:
         """(holdings,): GPUs that each holds on these machines."""
         holders = self._where.gpu_holder[machines]
         return np.bincount(holders.reshape(-1) + 1, minlength=len(self._where.holdings) + 1)[1:]
-
-
-def _patched(
-    array: "np.ndarray[Any, np.dtype[_Scalar]]", rows: Longs, there: "np.ndarray[Any, np.dtype[_Scalar]]"
-) -> "np.ndarray[Any, np.dtype[_Scalar]]":
-    """A copy with other values in these rows: what most choices free is on few machines."""
-    patched = array.copy()
-    patched[rows] = there
-    return read_only(patched)

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from placement.arrays import UNKNOWN, Longs
+from placement.arrays import UNKNOWN, Ints, Longs
 from placement.topology import Topology
 
 
@@ -48,34 +48,23 @@ class Located:
     gpu_hold: Longs
     """Per known GPU: the place of its hold among the holds given; the next two are in the same order."""
     gpu_row: Longs
-    gpu_slot: Longs
+    gpu_slot: Ints
 
 
 def locate(topology: Topology, holds: Iterable[Hold]) -> Located:
     """Where these holds are."""
-    every = list(holds)
+    every = tuple(holds)
     count, gpus = len(every), list(map(_GPUS, every))
     rows = np.fromiter(map(topology.row_of.get, map(_MACHINE, every), repeat(UNKNOWN)), np.int64, count)
-    known = np.flatnonzero(rows != UNKNOWN)
-    owner = np.repeat(np.arange(count), np.fromiter(map(len, gpus), np.int64, count))
-    row, index = rows[owner], np.fromiter(chain.from_iterable(gpus), np.int64, owner.size)
-    slot = _slots(topology, row, index)
-    there = slot != UNKNOWN
-    return Located(
-        hold=known,
-        row=rows[known],
-        cpu=np.fromiter(map(_CPU, every), np.int64, count)[known],
-        memory=np.fromiter(map(_MEMORY, every), np.int64, count)[known],
-        gpu_hold=owner[there],
-        gpu_row=row[there],
-        gpu_slot=slot[there],
+    cpu, memory = (
+        np.fromiter(map(_CPU, every), np.int64, count),
+        np.fromiter(map(_MEMORY, every), np.int64, count),
     )
-
-
-def _slots(topology: Topology, rows: Longs, index: Longs) -> Longs:
-    """Per GPU its slot, UNKNOWN where there is no such machine or GPU."""
-    slot_of = topology.slot_of
-    there = (rows != UNKNOWN) & (index >= 0) & (index < slot_of.shape[1])
-    slots = np.full(index.size, UNKNOWN, dtype=np.int64)
-    slots[there] = slot_of[rows[there], index[there]]
-    return slots
+    owner = np.repeat(np.arange(count), np.fromiter(map(len, gpus), np.int64, count))
+    row, slot_of = rows[owner], topology.slot_of
+    index = np.fromiter(chain.from_iterable(gpus), np.int64, owner.size)
+    slot = slot_of[row, np.maximum(np.minimum(index, slot_of.shape[1] - 1), UNKNOWN)]
+    if min(rows.min(initial=0), slot.min(initial=0)) != UNKNOWN:  # as most often
+        return Located(np.arange(count), rows, cpu, memory, owner, row, slot)
+    known, there = np.flatnonzero(rows != UNKNOWN), slot != UNKNOWN
+    return Located(known, rows[known], cpu[known], memory[known], owner[there], row[there], slot[there])

@@ -13,6 +13,7 @@ from placement.explain import asked_data, closed, machine_rows, main_codes, ment
 from placement.holdings import Hold
 from placement.room import DomainCount, domain_counts, domains_in_all
 from placement.rules import MachineOutcome
+from placement.score import Score, score_of
 from placement.shapes import Shape
 from placement.verdicts import Verdict
 
@@ -41,30 +42,7 @@ class Rank(NamedTuple):
     ports: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The parts that decided, in the order in which they are compared; smaller is better in each."""
-
-    verdict: int
-    machines: int
-    lemon: float
-    """Highest lemon score among the machines used."""
-    racks: int
-    """Racks spanned; a machine without a rack counts as a rack of its own."""
-    broken: int
-    """Machines that were wholly free and are now only partly used."""
-    left_over: int
-    """Free GPUs that stay behind on the machines used."""
-    suspects: int
-    """GPUs with a warning sign that had to be used."""
-
-    @property
-    def network(self) -> tuple[int, int, int]:
-        """What `patience_seconds` waits for: verdict, machines, racks. Smaller is a better network."""
-        return (self.verdict, self.machines, self.racks)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GroupPlacement:
     """Where one group goes."""
 
@@ -80,8 +58,13 @@ class GroupPlacement:
     nvlink_domain: str | None
     """The NVLink domain, when all workers are in one (several machines: IMEX channel 0)."""
     ranks: tuple[Rank, ...]
-    score: Score
     outcome: MachineOutcome
+
+    @cached_property
+    def score(self) -> Score:
+        """What decided for these machines."""
+        machines = np.array([rank.machine for rank in self.ranks])
+        return score_of(self.outcome.ask, self.shape, self.verdict, machines)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from placement.ranks import group_placement
 from placement.refusals import refuse, refuse_together
 from placement.request import Request
 from placement.room import has_room
+from placement.rules import any_of
 from placement.search import Found, Judgement, search
 from placement.snapshot import Snapshot
 
@@ -85,10 +86,7 @@ def place_on(snapshot: Snapshot, request: Request, names: frozenset[str]) -> Pla
 
 def fits(snapshot: Snapshot, request: Request) -> bool:
     """Whether `place` would give a placement; cheaper than asking it for one."""
-    judgements = _judgements(snapshot, request)
-    if not _fit(judgements):
-        return False
-    return len(judgements) == 1 or search_together(judgements) is not None
+    return _all_fit(_judgements(snapshot, request))
 
 
 def fits_unreserved(refusal: Refusal) -> bool:
@@ -101,13 +99,13 @@ def fits_unreserved(refusal: Refusal) -> bool:
     return refusal.cause is Cause.MACHINES_RESERVED  # of one group the refusal has looked
 
 
-def machines_open(snapshot: Snapshot, request: Request) -> Bools:
-    """(machines,): machines that pass every rule for some group in some shape."""
-    open_ = np.zeros(snapshot.topology.size, dtype=np.bool_)
-    for judgement in _judgements(snapshot, request):
-        for shape in judgement.ask.shapes:
-            open_ |= judgement.usable(shape, None)
-    return open_
+def machines_open(snapshot: Snapshot, request: Request) -> Bools | None:
+    """(machines,): machines that pass every rule for some group in some shape; None where `place` would refuse."""
+    judgements = _judgements(snapshot, request)
+    if not _all_fit(judgements):
+        return None
+    shapes = [(judgement, shape) for judgement in judgements for shape in judgement.ask.shapes]
+    return any_of([judgement.usable(shape, None) for judgement, shape in shapes])
 
 
 def _judgements(snapshot: Snapshot, request: Request, closed: Bools | None = None) -> list[Judgement]:
@@ -120,6 +118,11 @@ def _fit(judgements: Sequence[Judgement]) -> bool:
         any(has_room(judgement.ask, shape, judgement.usable(shape, None)) for shape in judgement.ask.shapes)
         for judgement in judgements
     )
+
+
+def _all_fit(judgements: Sequence[Judgement]) -> bool:
+    """Whether there is room for all groups at once."""
+    return _fit(judgements) and (len(judgements) == 1 or search_together(judgements) is not None)
 
 
 def _placement(judgements: Sequence[Judgement], founds: Sequence[Found]) -> Placement:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from placement.arrays import Longs
+from placement.arrays import Bools, Longs
 from placement.freeing import Freeing, Whereabouts
 from placement.holdings import Holding
 from placement.outcome import Placement
@@ -47,11 +47,14 @@ class Preemption:
 
 def preempt(snapshot: Snapshot, request: Request, candidates: Sequence[Candidate]) -> Preemption | None:
     """The runs to stop with the fewest GPU-seconds lost; None when stopping all would not be enough."""
-    stopping = _Stopping(snapshot, request, sorted(candidates, key=lambda one: (one.loss, one.holding.key)))
-    pool = stopping.worth_stopping
-    if not stopping.enough(pool):
+    ordered = sorted(candidates, key=lambda one: (one.loss, one.holding.key))
+    where = Whereabouts.of(snapshot.topology, [candidate.holding for candidate in ordered])
+    freeing = Freeing(snapshot, where)
+    usable = machines_open(freeing.after(np.ones(len(ordered), dtype=np.bool_)), request)
+    if usable is None:
         return None
-    victims = _fewest(stopping, pool)
+    stopping = _Stopping(request, ordered, freeing, usable)
+    victims = _fewest(stopping, stopping.worth_stopping)
     placement = place(stopping.cluster_without(victims), request)
     assert isinstance(placement, Placement)  # noqa: S101  (`enough` has said so)
     return Preemption(placement, stopping.keys(victims))
@@ -60,16 +63,18 @@ def preempt(snapshot: Snapshot, request: Request, candidates: Sequence[Candidate
 class _Stopping:
     """The candidates by number, and whether the gang fits without some of them."""
 
-    def __init__(self, snapshot: Snapshot, request: Request, candidates: Sequence[Candidate]) -> None:
-        self._request = request
-        self._candidates = candidates
-        where = Whereabouts.of(snapshot.topology, [candidate.holding for candidate in candidates])
-        self._freeing = Freeing(snapshot, where)
+    def __init__(
+        self, request: Request, candidates: Sequence[Candidate], freeing: Freeing, usable: Bools
+    ) -> None:
+        """`usable`: (machines,), where the gang could stand once all have ended; there is room for it then."""
+        self._request, self._candidates, self._freeing, self._usable = request, candidates, freeing, usable
         self.losses: _Floats = np.array([candidate.loss for candidate in candidates], dtype=np.float64)
-        everyone = range(len(candidates))
-        self._open = machines_open(self.cluster_without(everyone), request)
-        self.worth_stopping: list[int] = self._freeing.holders_on(np.flatnonzero(self._open)).tolist()
-        """Those that hold something where the gang could stand, cheapest first."""
+
+    @property
+    def worth_stopping(self) -> list[int]:
+        """Those that hold something where the gang could stand, cheapest first; all others are nowhere in its way."""
+        holders: list[int] = self._freeing.holders_on(np.flatnonzero(self._usable)).tolist()
+        return holders
 
     def cluster_without(self, stopped: Sequence[int]) -> Snapshot:
         ended = np.zeros(len(self._candidates), dtype=np.bool_)
@@ -89,7 +94,7 @@ class _Stopping:
     @property
     def gpus_in_the_way(self) -> Longs:
         """(candidates,): GPUs that each holds where the gang could stand."""
-        return self._freeing.gpus_on(self._open)
+        return self._freeing.gpus_on(self._usable)
 
 
 def _fewest(stopping: _Stopping, pool: list[int]) -> list[int]:

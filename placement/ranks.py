@@ -8,7 +8,7 @@ import numpy as np
 from placement.arrays import UNKNOWN, Ints, Longs
 from placement.ask import Ask
 from placement.gpus import gpu_slots
-from placement.outcome import GroupPlacement, Rank, Score, Transport
+from placement.outcome import GroupPlacement, Rank, Transport
 from placement.rules import MachineOutcome
 from placement.search import Found
 from placement.topology import INFINIBAND, Topology, ports_at
@@ -109,7 +109,6 @@ def group_placement(ask: Ask, found: Found, outcome: MachineOutcome, first_rank:
         rack=_shared(topology.racks, topology.rack, found.machines),
         nvlink_domain=_shared(topology.nvlink_domains, topology.nvlink_domain, found.machines),
         ranks=workers_of(ask, found, first_rank),
-        score=_score(ask, found),
         outcome=outcome,
     )
 
@@ -128,19 +127,3 @@ def _shared(names: tuple[str, ...], place: Ints, machines: Longs) -> str | None:
     """The name of the place where all these machines stand, if it is one."""
     first = int(place[machines[0]])
     return names[first] if first != UNKNOWN and bool((place[machines] == first).all()) else None
-
-
-def _score(ask: Ask, found: Found) -> Score:
-    snapshot, topology, machines, gpus = ask.snapshot, ask.topology, found.machines, found.shape.gpus
-    free = snapshot.free_healthy[machines] + snapshot.free_suspect[machines]
-    whole = free == topology.gpus_total[machines] - snapshot.faulty[machines]
-    suspects = np.maximum(gpus - ask.gpus.free_healthy[machines], 0)
-    return Score(
-        verdict=int(found.verdict),
-        machines=found.shape.machines,
-        lemon=0.0 if ask.lemons is None else float(ask.lemons[machines].max()),
-        racks=len(set(topology.own_rack[machines].tolist())),
-        broken=int((whole & (free > gpus)).sum()),
-        left_over=int((free - gpus).sum()),
-        suspects=int(suspects.sum()),
-    )

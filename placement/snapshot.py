@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement.arrays import Bools, Bytes, Ints, Longs, read_only
+from placement.arrays import Bools, Bytes, Ints, Longs, patched, read_only
 from placement.facts import MachineState
 from placement.holdings import Hold, locate
 from placement.topology import Topology
@@ -57,6 +57,11 @@ class Snapshot:
         """(machines,): healthy and suspect ones."""
         return np.asarray(self.free_healthy + self.free_suspect)
 
+    @cached_property
+    def whole(self) -> Bools:
+        """(machines,): nobody holds any of its GPUs, but for faulty ones."""
+        return np.asarray(self.gpus_free == self.topology.gpus_total - self.faulty)
+
     def take(self, placement: "Placement") -> "Snapshot":
         """The cluster with this placement's workers on it."""
         return self.held(placement.holds)
@@ -99,36 +104,26 @@ class Snapshot:
 
     def _hold(self, holds: Iterable[Hold], *, taken: bool) -> "Snapshot":
         where = locate(self.topology, holds)
-        sign = 1 if taken else -1
-        return self._with(
-            where.gpu_row, where.gpu_slot, where.row, sign * where.cpu, sign * where.memory, held=taken
-        )
-
-    def _with(
-        self, owner: Longs, slots: Longs, rows: Longs, cpu: Longs, memory: Longs, *, held: bool
-    ) -> "Snapshot":
-        """A copy in which those GPUs are held or not and those amounts (positive: taken) have moved."""
-        gpu_state, cpu_free, memory_free = (
-            self.gpu_state.copy(),
-            self.cpu_free.copy(),
-            self.memory_free.copy(),
-        )
-        if held:
-            gpu_state[owner, slots] |= GPU_HELD
+        gpu_state = self.gpu_state.copy()
+        if taken:
+            gpu_state[where.gpu_row, where.gpu_slot] |= GPU_HELD
         else:
-            gpu_state[owner, slots] &= 0xFF ^ GPU_HELD
-        np.subtract.at(cpu_free, rows, cpu)
-        np.subtract.at(memory_free, rows, memory)
-        free_healthy, free_suspect = self.free_healthy.copy(), self.free_suspect.copy()
-        free_healthy[rows] = count_slots(gpu_state[rows] == FREE_HEALTHY)
-        free_suspect[rows] = count_slots(gpu_state[rows] == FREE_SUSPECT)
-        return replace(
-            self,
-            gpu_state=read_only(gpu_state),
-            free_healthy=read_only(free_healthy),
-            free_suspect=read_only(free_suspect),
-            cpu_free=read_only(cpu_free),
-            memory_free=read_only(memory_free),
+            gpu_state[where.gpu_row, where.gpu_slot] &= 0xFF ^ GPU_HELD
+        there = gpu_state[where.row]
+        move = np.subtract.at if taken else np.add.at
+        cpu_free, memory_free = self.cpu_free.copy(), self.memory_free.copy()
+        move(cpu_free, where.row, where.cpu)
+        move(memory_free, where.row, where.memory)
+        return Snapshot(
+            self.topology,
+            self.state,
+            read_only(gpu_state),
+            patched(self.free_healthy, where.row, count_slots(there == FREE_HEALTHY)),
+            patched(self.free_suspect, where.row, count_slots(there == FREE_SUSPECT)),
+            self.suspect,
+            self.faulty,
+            read_only(cpu_free),
+            read_only(memory_free),
         )
 
 

@@ -197,10 +197,13 @@ class Topology:
 
     @cached_property
     def slot_of(self) -> Ints:
-        """(machines, indices): the slot of the GPU with that index on the machine; UNKNOWN where there is none."""
+        """(machines + 1, indices + 1): the slot of the GPU with that index on the machine; UNKNOWN where there is none.
+
+        The last row and the last column, read by machines and GPUs that the cluster lacks, say so of every one.
+        """
         rows, slots = np.nonzero(self.gpu_index != UNKNOWN)
         index = self.gpu_index[rows, slots]
-        table = np.full((self.size, int(index.max(initial=-1)) + 1), UNKNOWN, dtype=np.int32)
+        table = np.full((self.size + 1, int(index.max(initial=-1)) + 2), UNKNOWN, dtype=np.int32)
         table[rows, index] = slots
         return read_only(table)
 

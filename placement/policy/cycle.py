@@ -55,7 +55,14 @@ class Cycle:
         self._waiting = {job.key: job for job in self._jobs}
         self._open = self._less_claims()
         self._running = {run.holding.key: run for run in running}
-        self._ledger = Ledger(snapshot, self._running.values(), shares)
+        self._departures = Departures.of(snapshot.topology, [run.holding for run in self._running.values()])
+        self._started: list[Holding] = []
+        """By jobs that were placed since, not yet in `_departures`."""
+        where = self._departures.where
+        known = [self._running[each.key] for each in where.holdings]
+        self._owners = Owners.of_runs(known)
+        """Of the holdings in `_departures`, in their order."""
+        self._ledger = Ledger(snapshot, known, shares, where)
         self._pledges: dict[int, Pledge] = {
             job.key: self._ledger.pledge(job, job.claims) for job in self._jobs if job.claims
         }
@@ -65,11 +72,6 @@ class Cycle:
         self._memory = memory or Memory()
         self._occupied: dict[int, frozenset[str]] = {}
         """By family: the machines on which this cycle has placed a worker of it."""
-        self._departures: Departures | None = None
-        self._owners = Owners.of(())
-        """Of the holdings in `_departures`, in their order."""
-        self._started: list[Holding] = []
-        """By jobs that were placed since, not yet in `_departures`."""
         self._stoppable = stoppable_now(self._running.values(), now)
         self._preemptions_tried = 0
 
@@ -274,19 +276,13 @@ class Cycle:
         """Only those that are new are looked at: runs first, then what is claimed."""
         holdings, known = departures.where.holdings, len(self._owners.workspace)
         runs = [self._running[each.key] for each in holdings[known:] if each.key in self._running]
-        firm = [(run.workspace, not run.preemptible and not run.leaving) for run in runs]
-        self._owners = self._owners.plus(Owners.of(firm))
+        self._owners = self._owners.plus(Owners.of_runs(runs))
         claiming = [self._waiting[each.key] for each in holdings[known + len(runs) :]]
         return self._owners.plus(Owners.of([(each.workspace, not each.preemptible) for each in claiming]))
 
     def _departures_for(self, job: Job) -> Departures:
         """What stands in the job's way, claims of others included: these last longer than who is being stopped."""
-        if self._departures is None:
-            running = [run.holding for run in self._running.values()]
-            self._departures = Departures.of(self._whole.topology, running)
-        else:
-            self._departures = self._departures.plus(self._started)
-        self._started = []
+        self._departures, self._started = self._departures.plus(self._started), []
         soon = self._now + STOPPING_SECONDS
         claims = [
             Holding(key, holds, None if (limit := self._waiting[key].limit_seconds) is None else soon + limit)

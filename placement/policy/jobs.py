@@ -39,11 +39,11 @@ class Job:
     family: int | None = None
     """Of a worker that starts on its own: the same for all workers of its run, no two of which share a machine.
     `request.occupied` names the machines that hold one already; the cycle adds those that it places."""
+    gpus: int = field(init=False)
+    """Of the whole gang."""
 
-    @property
-    def gpus(self) -> int:
-        """GPUs of the whole gang."""
-        return sum(group.gpus for group in self.request.groups)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gpus", sum(group.gpus for group in self.request.groups))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,17 @@ from math import inf, isinf
 import numpy as np
 
 from placement.arrays import UNKNOWN
+from placement.freeing import Whereabouts
 from placement.holdings import Hold
 from placement.outcome import Placement
 from placement.policy.jobs import Job, Running, Share, Shares
-from placement.policy.stays import OPEN, Cell, Gone
+from placement.policy.stays import OPEN, Cell, Gone, Owners, Stays
 from placement.request import GroupRequest, Request
 from placement.snapshot import Snapshot
 from placement.topology import Topology
 
 _Pools = frozenset[str]
+_NO_SHARE = Share()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,23 @@ class Pledge:
 class Ledger:
     """GPUs used by workspace and pool, kept as jobs are placed."""
 
-    def __init__(self, snapshot: Snapshot, running: Iterable[Running], shares: Shares) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        running: Collection[Running],
+        shares: Shares,
+        where: Whereabouts | None = None,
+    ) -> None:
+        """`where`: of these runs, in their order; looked up where it is not given."""
         self._topology = snapshot.topology
         self._shares = shares
         self._pools = tuple(dict.fromkeys(pool for _, pool in shares))
         """Those of which any workspace has a share."""
-        self._used: Counter[Cell] = Counter()
-        self._firm: Counter[Cell] = Counter()
+        where = where or Whereabouts.of(snapshot.topology, [run.holding for run in running])
+        stays = Stays(snapshot, where, Owners.of_runs(running))
+        all_held = stays.gone(np.ones(len(running), dtype=np.bool_))
+        self._used: Counter[Cell] = all_held.used
+        self._firm: Counter[Cell] = all_held.firm
         """What of it can't be taken back; what is about to end is not counted any more."""
         self._leaving: Counter[Cell] = Counter()
         """What of it is about to end: caps count it still."""
@@ -60,7 +72,8 @@ class Ledger:
         self._of_run: dict[int, Counter[Cell]] = {}
         self._departing: dict[int, set[tuple[str, int]]] = {}
         """By workspace: GPUs of its runs that are being stopped."""
-        self._free = _free_by_pool(snapshot)
+        lent = stays.lent()
+        self._free = {pool: free + lent[pool] for pool, free in _free_by_pool(snapshot).items()}
         """GPUs on machines that take runs which nobody holds, or only one from whom they can be taken back."""
         self._granted: dict[str, int] = {}
         """GPUs by pool that others were stopped for, for the job that is being judged."""
@@ -70,28 +83,11 @@ class Ledger:
         self._owed: dict[Cell, int] = {}
         """What of its guarantee a workspace uses for no run that stays; all that of a pool is in the next."""
         self._owed_in: Counter[str] = Counter()
-        shut = frozenset(self._topology.names[row] for row in np.flatnonzero(snapshot.state != OPEN))
         for run in running:
-            held = self._held(run)
-            self._used.update(held)
-            if run.preemptible or run.leaving:
-                self._lend(run, shut)
-            else:
-                self._firm.update(held)
             if run.leaving:
                 self.leave(run)
         for workspace, pool in shares:
             self._owe(workspace, pool)
-
-    def _lend(self, run: Running, shut: frozenset[str]) -> None:
-        """What the run holds can be had back, but for what is on machines that take no runs."""
-        held = self._held(run)
-        if not shut.isdisjoint(hold.machine for hold in run.holding.holds):
-            held = self._by_pool(
-                run.workspace, (hold for hold in run.holding.holds if hold.machine not in shut)
-            )
-        for (_, pool), gpus in held.items():
-            self._free[pool] = self._free.get(pool, 0) + gpus
 
     def later(self, gone: Gone) -> "Ledger":
         """As it will be when so much has ended. What the job that is judged was granted counts no more."""
@@ -297,7 +293,7 @@ class Ledger:
         return max(own, free) if due else float("inf")
 
     def _share(self, workspace: int, pool: str) -> Share:
-        return self._shares.get((workspace, pool), Share())
+        return self._shares.get((workspace, pool), _NO_SHARE)
 
     def _held(self, run: Running) -> Counter[Cell]:
         key = run.holding.key

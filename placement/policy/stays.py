@@ -1,7 +1,7 @@
 """What runs hold of pools, and what of it is gone at a moment: what quotas will have got back by then."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from placement.arrays import UNKNOWN, Bools, Longs
 from placement.facts import MachineState
 from placement.freeing import Whereabouts
+from placement.policy.jobs import Running
 from placement.snapshot import Snapshot
 
 Cell = tuple[int, str]
@@ -38,6 +39,10 @@ class Owners:
     """(holdings,): it can't be taken back."""
 
     @classmethod
+    def of_runs(cls, running: Iterable[Running]) -> "Owners":
+        return cls.of([(run.workspace, not run.preemptible and not run.leaving) for run in running])
+
+    @classmethod
     def of(cls, owners: Collection[tuple[int, bool]]) -> "Owners":
         """`owners`: workspace and whether it is firm, of each holding."""
         workspace = np.fromiter((each for each, _ in owners), np.int64, len(owners))
@@ -62,15 +67,23 @@ class Stays:
         row, self._holder, self._gpus = where.row[known], where.holder[known], where.gpus[known]
         self._cell: Longs = number[self._holder] * len(topology.pools) + pool[known]
         self._firm: Bools = owners.firm[self._holder]
-        self._opens: Bools = self._firm & (snapshot.state[row] == OPEN)
+        self._takes_runs: Bools = snapshot.state[row] == OPEN
 
     def gone(self, ended: Bools) -> Gone:
         """What these have given back; `ended`: (holdings,)."""
         over = ended[self._holder]
-        opened: Counter[str] = Counter()
-        for (_, pool), gpus in self._sums(over & self._opens).items():
-            opened[pool] += gpus
-        return Gone(self._sums(over), self._sums(over & self._firm), opened)
+        firm = over & self._firm
+        return Gone(self._sums(over), self._sums(firm), self._by_pool(firm & self._takes_runs))
+
+    def lent(self) -> Counter[str]:
+        """What can be taken back, on machines that take runs."""
+        return self._by_pool(~self._firm & self._takes_runs)
+
+    def _by_pool(self, these: Bools) -> Counter[str]:
+        sums: Counter[str] = Counter()
+        for (_, pool), gpus in self._sums(these).items():
+            sums[pool] += gpus
+        return sums
 
     def _sums(self, these: Bools) -> Counter[Cell]:
         sums = np.bincount(self._cell[these], weights=self._gpus[these], minlength=len(self._cells))
