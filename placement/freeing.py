@@ -9,7 +9,16 @@ import numpy.typing as npt
 
 from placement.arrays import UNKNOWN, Bools, Ints, Longs, patched, read_only
 from placement.holdings import Holding, locate
-from placement.snapshot import FREE_HEALTHY, FREE_SUSPECT, GPU_HELD, Snapshot, count_slots
+from placement.snapshot import (
+    FREE_HEALTHY,
+    FREE_SUSPECT,
+    GPU_FAULTY,
+    GPU_HELD,
+    GPU_PRESENT,
+    GPU_SUSPECT,
+    Snapshot,
+    count_slots,
+)
 from placement.topology import Topology
 
 
@@ -85,6 +94,20 @@ class Freeing:
             cpu_free=self._plus(self._snapshot.cpu_free, gone, self._where.cpu),
             memory_free=self._plus(self._snapshot.memory_free, gone, self._where.memory),
         )
+
+    def gpus_free_from(
+        self, machines: Longs, ends: npt.NDArray[np.float64], *, healthy_only: bool
+    ) -> npt.NDArray[np.float64]:
+        """(of these machines, slots): the moment from which each GPU is free; inf: never, or it must not be used.
+
+        `ends`: (holdings,), when each of them ends.
+        """
+        state = self._snapshot.gpu_state[machines]
+        # The extra last entry is read by the index of GPUs that none of them holds.
+        until = np.append(ends, np.inf)[self._where.gpu_holder[machines]]
+        bad = np.uint8(GPU_FAULTY | GPU_SUSPECT if healthy_only else GPU_FAULTY)
+        never = (state & (GPU_PRESENT | bad)) != GPU_PRESENT
+        return np.where(never, np.inf, np.where(state & GPU_HELD, until, -np.inf))
 
     def _marked(self, rows: Longs) -> Bools:
         """(machines,): True in these rows."""

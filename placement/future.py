@@ -16,6 +16,7 @@ from placement.outcome import Placement
 from placement.place import fits, place, place_on
 from placement.request import Request
 from placement.snapshot import Snapshot
+from placement.soonest import not_before
 from placement.topology import Topology
 
 AT_ONCE = 0.0
@@ -41,6 +42,10 @@ class Wish(Protocol):
     Once it fits it goes on fitting when more have ended.
     """
 
+    def asked(self, ended: Bools) -> Request:
+        """What the engine is asked then, at least."""
+        ...
+
     def fits(self, cluster: Snapshot, ended: Bools) -> bool: ...
 
     def place(self, cluster: Snapshot, ended: Bools, keep: frozenset[str]) -> Placement:
@@ -53,6 +58,9 @@ class Always:
     """The wish of one who asks for the same at every moment."""
 
     request: Request
+
+    def asked(self, ended: Bools) -> Request:  # noqa: ARG002
+        return self.request
 
     def fits(self, cluster: Snapshot, ended: Bools) -> bool:  # noqa: ARG002
         return fits(cluster, self.request)
@@ -94,7 +102,8 @@ class Departures:
         """The first moment at which the gang could be placed as holdings end by their limits, those without one last.
 
         `keep`: names of machines to use when they serve at that moment too. None: not even when all have ended.
-        Each moment frees more than the one before, so the first that is enough is found by halving.
+        Each moment frees more than the one before, so the first that is enough is found by halving, from the one on
+        before which none can be.
         """
         freeing = Freeing(snapshot, self.where)
         moments = [-inf, *np.unique(self._ends).tolist()]
@@ -103,7 +112,9 @@ class Departures:
             ended = self._ends <= moments[number]
             return (freeing.after(ended) if number else snapshot), ended
 
-        first = _first(len(moments), lambda number: wish.fits(*then(number)))
+        emptied, everyone = then(len(moments) - 1)
+        low = not_before(freeing, self._ends, moments, emptied, wish.asked(everyone))
+        first = None if low is None else _first(low, len(moments), lambda number: wish.fits(*then(number)))
         if first is None:
             return None
         placement = wish.place(*then(first), keep)
@@ -133,8 +144,10 @@ def _time(moment: float) -> float | None:
     return None if isinf(moment) else moment
 
 
-def _first(count: int, enough: Callable[[int], bool]) -> int | None:
-    """The first of so many moments that is enough, given that all later ones are too."""
+def _first(low: int, count: int, enough: Callable[[int], bool]) -> int | None:
+    """The first of the moments from `low` on that is enough, given that all later ones are too; most often `low`."""
+    if enough(low):
+        return low
     if not enough(count - 1):
         return None
-    return bisect_left(range(count - 1), True, key=enough)
+    return bisect_left(range(low + 1, count - 1), True, key=enough) + low + 1

@@ -55,6 +55,9 @@ class Later:
         self._ledger, self._stays, self._promises = ledger, stays, promises
         self._known: dict[int, tuple[Ledger, Request]] = {}
 
+    def asked(self, ended: Bools) -> Request:
+        return self._at(ended)[1]
+
     def fits(self, cluster: Snapshot, ended: Bools) -> bool:
         ledger, request = self._at(ended)
         if not fits(cluster, request):
