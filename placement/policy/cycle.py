@@ -22,7 +22,7 @@ from placement.policy.promises import NOTHING, Promise, Promises
 from placement.policy.quotas import Ledger, Pledge, pools_of
 from placement.policy.reserve import STOPPING_SECONDS, Reservations
 from placement.policy.stays import Owners, Stays
-from placement.policy.victims import candidates, stoppable_now
+from placement.policy.victims import Victims
 from placement.policy.within import Later, place_within
 from placement.preempt import Preemption, preempt
 from placement.request import Request
@@ -72,7 +72,7 @@ class Cycle:
         self._memory = memory or Memory()
         self._occupied: dict[int, frozenset[str]] = {}
         """By family: the machines on which this cycle has placed a worker of it."""
-        self._stoppable = stoppable_now(self._running.values(), now)
+        self._victims = Victims(known, self._ledger, now)
         self._preemptions_tried = 0
 
     @property
@@ -294,9 +294,9 @@ class Cycle:
 
     def _preempt(self, job: Job, snapshot: Snapshot, request: Request) -> Preemption | None:
         """Whom to stop, and closes to others what that frees."""
-        if self._preemptions_tried >= MOST_PREEMPTIONS or not self._may_preempt(job):
+        if self._preemptions_tried >= MOST_PREEMPTIONS or not self._victims.may_be_for(job):
             return None
-        stoppable = candidates(job, self._stoppable, self._ledger, self._now)
+        stoppable = self._victims.for_job(job)
         if not stoppable:
             return None
         self._preemptions_tried += 1
@@ -309,7 +309,7 @@ class Cycle:
         for key in found.victims:
             self._ledger.leave(self._running[key])
             self._running[key] = replace(self._running[key], leaving=True)
-        self._stoppable = [run for run in self._stoppable if run.holding.key not in found.victims]
+        self._victims.stopped(found.victims)
         self._claims[job.key] = found.placement.holds
         self._open = self._less_claims()
         held = self._ledger.held_by(job, found.placement.holds)
@@ -321,11 +321,6 @@ class Cycle:
         if self._ledger.broken(job, request, found.placement) is not None:
             return False
         return self._promises.before(job, after=STOPPING_SECONDS).kept_by(job, request, found.placement)
-
-    def _may_preempt(self, job: Job) -> bool:
-        """Cheap, for the many that may not."""
-        lowest = min((run.priority for run in self._stoppable), default=job.priority)
-        return lowest < job.priority or (bool(self._stoppable) and bool(self._ledger.pools_due(job)))
 
 
 def _guaranteed(shares: Shares) -> dict[int, int]:

@@ -79,6 +79,8 @@ class Ledger:
         """GPUs by pool that others were stopped for, for the job that is being judged."""
         self._eased: Counter[Cell] = Counter()
         """Of that, what will end for its sake: until it has, its workspace's cap does not count it."""
+        self._may_use: dict[int, _Pools] = {}
+        """By job: `pools_of` its request."""
         self._kept: dict[Cell, Kept] = {}
         self._owed: dict[Cell, int] = {}
         """What of its guarantee a workspace uses for no run that stays; all that of a pool is in the next."""
@@ -106,7 +108,7 @@ class Ledger:
             self._owe(*cell)
 
     def used(self, workspace: int, pool: str) -> int:
-        return self._used[workspace, pool]
+        return self._used.get((workspace, pool), 0)
 
     def held_by(self, job: Job, holds: Iterable[Hold]) -> Counter[Cell]:
         """What the job uses of its pools when it holds this."""
@@ -133,7 +135,7 @@ class Ledger:
         if not job.gpus or not self._shares:
             return replace(job.request, reserved=reserved, occupied=occupied)
         least = _smallest(job)
-        room = sum(self._cap_room(job.workspace, pool) for pool in pools_of(job.request, self._topology))
+        room = sum(self._cap_room(job.workspace, pool) for pool in self._pools_of(job))
         over, lent = self._close(job, dict.fromkeys(self._pools, least), capped=room < job.gpus)
         return replace(
             job.request,
@@ -148,7 +150,7 @@ class Ledger:
 
         A job that asks for more than the caps allow keeps nothing. `stopped_at`: when those that leave have ended.
         """
-        pools = pools_of(job.request, self._topology)
+        pools = self._pools_of(job)
         caps = [self._share(job.workspace, pool).cap for pool in pools]
         if any(cap is None for cap in caps) or sum(cap or 0 for cap in caps) < job.gpus:
             return
@@ -205,7 +207,7 @@ class Ledger:
 
     def may_ever_use(self, job: Job) -> frozenset[str]:
         """The pools that the request may use whose caps are not below the smallest worker of it."""
-        pools = pools_of(job.request, self._topology)
+        pools = self._pools_of(job)
         if not job.gpus or not self._shares:
             return pools
         least, caps = _smallest(job), {pool: self._share(job.workspace, pool).cap for pool in pools}
@@ -271,15 +273,21 @@ class Ledger:
 
     def _close(self, job: Job, wanted: Mapping[str, int], *, capped: bool = False) -> tuple[_Pools, _Pools]:
         """The pools that a cap closes to the job, and those that guarantees close."""
-        over = frozenset(
-            p
-            for p, gpus in wanted.items()
-            if (job.gpus if capped else gpus) > self._cap_room(job.workspace, p)
-        )
-        if job.preemptible:
-            return over, frozenset()
-        lent = frozenset(p for p, gpus in wanted.items() if gpus > self._unlent_room(job.workspace, p))
+        workspace, lent = job.workspace, _Pools()
+        if capped:
+            over = _Pools([pool for pool in wanted if job.gpus > self._cap_room(workspace, pool)])
+        else:
+            over = _Pools([pool for pool, gpus in wanted.items() if gpus > self._cap_room(workspace, pool)])
+        if not job.preemptible:
+            lent = _Pools(
+                [pool for pool, gpus in wanted.items() if gpus > self._unlent_room(workspace, pool)]
+            )
         return over, lent
+
+    def _pools_of(self, job: Job) -> _Pools:
+        if job.key not in self._may_use:
+            self._may_use[job.key] = pools_of(job.request, self._topology)
+        return self._may_use[job.key]
 
     def _cap_room(self, workspace: int, pool: str) -> float:
         cap = self._share(workspace, pool).cap
@@ -302,13 +310,14 @@ class Ledger:
         return self._of_run[key]
 
     def _by_pool(self, workspace: int, holds: Iterable[Hold]) -> Counter[Cell]:
-        used: Counter[Cell] = Counter()
+        used: dict[Cell, int] = {}
         row_of, pool_of = self._topology.row_of, self._topology.pool_of
         for hold in holds:
             row = row_of.get(hold.machine)
             if row is not None and hold.gpus:
-                used[workspace, pool_of[row]] += len(hold.gpus)
-        return used
+                cell = workspace, pool_of[row]
+                used[cell] = used.get(cell, 0) + len(hold.gpus)
+        return Counter(used)
 
 
 def _end(run: Running, stopped_at: float) -> float:
