@@ -1,8 +1,8 @@
 """Who holds what on a cluster's machines, now or at a time that is past."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain
@@ -10,7 +10,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Case, Count, JSONField, Q, Sum, When
+from django.db.models import Case, JSONField, Q, Sum, TextField, When
+from django.db.models.functions import Cast
 
 from placement.holdings import Hold, Holding
 from runs.models import Allocation, Assignment, RunAttempt
@@ -72,16 +73,26 @@ class _Family(NamedTuple):
     """The same at any time; None: one of them has not opened, and is told as if it ran from now on."""
 
 
-class _Known(NamedTuple):
+@dataclass(frozen=True)
+class _Known:
     """What was read of the attempts that held something when a cluster was last asked: it stays true."""
 
+    workers: str
+    """What `_workers` told."""
     attempts: Mapping[int, _Attempt]
     """By id."""
+    elsewhere: frozenset[int]
+    """Attempts that held something in other clusters."""
     families: Mapping[int, _Family]
     """By the id of the run that people see, in the order of their names."""
 
+    @cached_property
+    def starting(self) -> list[int]:
+        """Attempts that had not opened."""
+        return [each.id for each in self.attempts.values() if each.limit_seconds]
 
-_NOTHING = _Known({}, {})
+
+_NOTHING = _Known("", {}, frozenset(), {})
 _known: dict[int, _Known] = {}
 """By cluster."""
 
@@ -89,18 +100,28 @@ _known: dict[int, _Known] = {}
 def holders_of(cluster_id: int, now: datetime, *, past: bool = False) -> list[Holder]:
     """Every run that holds something in the cluster, by name; `past`: as it was at `now`."""
     at = now if past else None
-    workers = _workers(cluster_id, at)
     known = _known.get(cluster_id, _NOTHING)
-    same = {key: each for key, each in known.attempts.items() if workers.get(key) == each.workers}
-    new = _read({key: many for key, many in workers.items() if key not in same}, at)
-    attempts = {**same, **new}
-    opened = _opened(attempts)
-    if new or opened or len(same) < len(known.attempts):
-        attempts |= opened
-        known = _Known(attempts, _families(attempts.values(), known.families))
-        if not past:
-            _known[cluster_id] = known
+    workers = _workers(at)
+    if workers != known.workers:
+        known = _changed(known, cluster_id, workers, at)
+    if opened := _opened(known):
+        attempts = {**known.attempts, **opened}
+        known = replace(known, attempts=attempts, families=_families(attempts.values(), known.families))
+    if not past:
+        _known[cluster_id] = known
     return [family.holder or _holder(family.attempts, now) for family in known.families.values()]
+
+
+def _changed(known: _Known, cluster_id: int, workers: str, at: datetime | None) -> _Known:
+    """With what has come since, and without what has gone."""
+    counts = Counter(map(int, workers.strip("{}").split(","))) if workers.strip("{}") else Counter[int]()
+    same = {key: each for key, each in known.attempts.items() if counts.get(key) == each.workers}
+    elsewhere = known.elsewhere & counts.keys()
+    unknown = counts.keys() - same.keys() - elsewhere
+    new = _read(cluster_id, {key: counts[key] for key in unknown}, at)
+    attempts = {**same, **new}
+    families = _families(attempts.values(), known.families)
+    return _Known(workers, attempts, elsewhere | (unknown - new.keys()), families)
 
 
 def _families(attempts: Iterable[_Attempt], known: Mapping[int, _Family]) -> dict[int, _Family]:
@@ -120,10 +141,15 @@ def _family(attempts: Sequence[_Attempt]) -> _Family:
     return _Family(attempts, None if starting else _holder(attempts, None))
 
 
-def _workers(cluster_id: int, at: datetime | None) -> dict[int, int]:
-    """By attempt: how many of its workers hold something."""
-    held = Assignment.objects.filter(_held(at), machine__cluster=cluster_id).order_by()
-    return dict(held.values_list("attempt_id").annotate(workers=Count("id")))
+def _workers(at: datetime | None) -> str:
+    """The attempt of each worker that holds something, of all clusters, in order, as PostgreSQL writes an array.
+
+    Whether the same workers hold something as before, a comparison of this tells: an index alone answers it, and the
+    numbers are read when they differ.
+    """
+    held = Assignment.objects.filter(_held(at)).order_by()
+    attempts = ArrayAgg("attempt_id", order_by="attempt_id")
+    return held.aggregate(workers=Cast(attempts, TextField()))["workers"] or "{}"
 
 
 def _held(at: datetime | None) -> Q:
@@ -145,17 +171,16 @@ _COLUMNS = (
 _IN_ORDER = attrgetter("name", "run_id", "number")
 
 
-def _read(workers: Mapping[int, int], at: datetime | None) -> dict[int, _Attempt]:
-    """These attempts, given with how many of their workers hold something."""
+def _read(cluster_id: int, workers: Mapping[int, int], at: datetime | None) -> dict[int, _Attempt]:
+    """Those of these attempts that are the cluster's, given with how many of their workers hold something."""
     if not workers:
         return {}
-    holds = _holds(workers.keys(), at)
+    holds = _holds(cluster_id, workers.keys(), at)
     starting = Case(When(opened_at=None, then="run__document"), output_field=JSONField())
-    attempts = RunAttempt.objects.filter(id__in=workers.keys()).order_by().annotate(starting=starting)
+    attempts = RunAttempt.objects.filter(id__in=holds.keys()).order_by().annotate(starting=starting)
     return {
         row[0]: _Attempt(*(*row, _limit_seconds(document), workers[row[0]], holds[row[0]]))
         for *row, document in attempts.values_list(*_COLUMNS, "starting")
-        if row[0] in holds
     }
 
 
@@ -163,19 +188,18 @@ def _limit_seconds(document: object) -> int | None:
     return None if document is None else stored_document(document).time_limit_seconds
 
 
-def _opened(attempts: Mapping[int, _Attempt]) -> dict[int, _Attempt]:
+def _opened(known: _Known) -> dict[int, _Attempt]:
     """Those that had not opened when they were read, and by now have: with the end of their time limit."""
-    starting = [each.id for each in attempts.values() if each.limit_seconds]
-    opened = RunAttempt.objects.filter(id__in=starting, time_limit_at__isnull=False).order_by()
+    opened = RunAttempt.objects.filter(id__in=known.starting, time_limit_at__isnull=False).order_by()
     return {
-        key: attempts[key]._replace(limit_at=at, limit_seconds=None)
+        key: known.attempts[key]._replace(limit_at=at, limit_seconds=None)
         for key, at in opened.values_list("id", "time_limit_at")
     }
 
 
-def _holds(attempts: Collection[int], at: datetime | None) -> dict[int, list[Hold]]:
-    """By attempt, one for each of its workers."""
-    held = Assignment.objects.filter(_held(at), attempt__in=attempts)
+def _holds(cluster_id: int, attempts: Collection[int], at: datetime | None) -> dict[int, list[Hold]]:
+    """By attempt, one for each of its workers in the cluster."""
+    held = Assignment.objects.filter(_held(at), attempt__in=attempts, machine__cluster=cluster_id)
     rows = (
         Allocation.objects.filter(assignment__in=held.order_by())
         .order_by()

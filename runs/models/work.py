@@ -119,7 +119,10 @@ class Assignment(models.Model):
             ),
             models.CheckConstraint(condition=Q(phase__in=Phase.values), name="assignment_phase_known"),
         )
-        indexes = (models.Index("machine", name="assignment_held", condition=Q(gone_at=None)),)
+        indexes = (
+            # With the attempt: who holds something is asked for every explanation, and answered by the index alone.
+            models.Index("machine", name="assignment_held", condition=Q(gone_at=None), include=("attempt",)),
+        )
 
     def __str__(self) -> str:
         return f"{self.worker.name} on {self.machine.name}"

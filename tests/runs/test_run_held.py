@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from machines.models import Cluster
 from placement.holdings import Hold
 from runs.explaining.held import Holder, holders_of
 from runs.models import RunAttempt
@@ -71,3 +72,14 @@ def test_a_run_that_was_starting_when_it_was_read_ends_when_its_limit_does_by_no
     assert running.limit_at == running.ends_at == now + timedelta(minutes=7)
     (later,) = holders_of(house.cluster.id, now + timedelta(minutes=1))
     assert later is running, "from then on it is the same at any time"
+
+
+def test_each_cluster_has_its_own_and_knows_the_others_attempts_by_then(
+    house, three, django_assert_num_queries
+):
+    holding(house, "llm-7", three[0])
+    other = Cluster.objects.create(organization=house.organization, slug="other", name="Other")
+    assert holders_of(other.id, timezone.now()) == []
+    with django_assert_num_queries(1):
+        assert holders_of(other.id, timezone.now()) == []
+    assert [each.name for each in held(house)] == ["llm-7"]
