@@ -1,13 +1,12 @@
 """What the engine answers: a `Placement` or a `Refusal`, both with what each rule said about each machine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
+from placement.arrays import Longs
 from placement.domains import Slots
 from placement.explain import asked_data, closed, machine_rows, main_codes, mentions, nearest_row
 from placement.holdings import Hold
@@ -42,9 +41,9 @@ class Rank(NamedTuple):
     ports: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GroupPlacement:
-    """Where one group goes."""
+    """Where one group goes. What each worker gets there is worked out when it is asked for."""
 
     name: str
     verdict: Verdict
@@ -57,14 +56,26 @@ class GroupPlacement:
     """The rack, when all workers are in one."""
     nvlink_domain: str | None
     """The NVLink domain, when all workers are in one (several machines: IMEX channel 0)."""
-    ranks: tuple[Rank, ...]
+    machines: Longs
+    """(workers,): rows of the snapshot, in rank order."""
     outcome: MachineOutcome
+    workers: Callable[[], tuple[Rank, ...]] = field(repr=False)
+
+    @cached_property
+    def ranks(self) -> tuple[Rank, ...]:
+        """The workers, in rank order."""
+        return self.workers()
+
+    @property
+    def machine_names(self) -> list[str]:
+        """In rank order."""
+        names = self.outcome.ask.topology.names
+        return [names[machine] for machine in self.machines.tolist()]
 
     @cached_property
     def score(self) -> Score:
         """What decided for these machines."""
-        machines = np.array([rank.machine for rank in self.ranks])
-        return score_of(self.outcome.ask, self.shape, self.verdict, machines)
+        return score_of(self.outcome.ask, self.shape, self.verdict, self.machines)
 
 
 @dataclass(frozen=True)
@@ -99,8 +110,7 @@ class Placement:
         """Codes and numbers only, JSON-serialisable; `words.py` makes the sentences from it."""
         told = self.as_headline()
         for data, group in zip(told["groups"], self.groups, strict=True):
-            chosen = np.array([rank.machine for rank in group.ranks])
-            data["rows"] = machine_rows(group.outcome, besides=chosen)
+            data["rows"] = machine_rows(group.outcome, besides=group.machines)
         return told
 
     def as_headline(self) -> dict[str, Any]:
@@ -228,7 +238,7 @@ def _group_data(group: GroupPlacement) -> dict[str, Any]:
         "nvlink_domain": group.nvlink_domain,
         "score": {name: getattr(group.score, name) for name in Score.__dataclass_fields__},
         "ranks": [_rank_data(rank) for rank in group.ranks],
-        "chosen": [rank.machine_name for rank in group.ranks],
+        "chosen": group.machine_names,
     }
 
 

@@ -1,6 +1,7 @@
 """From machines to workers: rank order, GPUs, cores, memory and the RDMA ports of each."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import count, pairwise, repeat, starmap
 
 import numpy as np
@@ -35,10 +36,9 @@ def in_rank_order(topology: Topology, machines: Longs) -> Longs:
     return np.asarray(machines[np.lexsort((machines, *reversed(keys)))])
 
 
-def workers_of(ask: Ask, found: Found, first_rank: int) -> tuple[Rank, ...]:
-    """The group's workers, ranks from `first_rank` on."""
+def workers_of(ask: Ask, found: Found, machines: Longs, first_rank: int) -> tuple[Rank, ...]:
+    """The group's workers on its machines, given in rank order; ranks from `first_rank` on."""
     topology, shape = ask.topology, found.shape
-    machines = in_rank_order(topology, found.machines)
     slots = gpu_slots(ask, machines, shape.gpus)
     rows, every = machines[:, None], machines.tolist()
     return tuple(
@@ -100,6 +100,7 @@ def _ports_of(ask: Ask, machines: Longs, fabric: int) -> list[tuple[str, ...]]:
 def group_placement(ask: Ask, found: Found, outcome: MachineOutcome, first_rank: int) -> GroupPlacement:
     """Everything that is told about the group's place."""
     topology = ask.topology
+    machines = in_rank_order(topology, found.machines)
     return GroupPlacement(
         name=ask.group.name,
         verdict=found.verdict,
@@ -108,8 +109,9 @@ def group_placement(ask: Ask, found: Found, outcome: MachineOutcome, first_rank:
         fabric=None if found.fabric == UNKNOWN else topology.fabrics.names[found.fabric],
         rack=_shared(topology.racks, topology.rack, found.machines),
         nvlink_domain=_shared(topology.nvlink_domains, topology.nvlink_domain, found.machines),
-        ranks=workers_of(ask, found, first_rank),
+        machines=machines,
         outcome=outcome,
+        workers=partial(workers_of, ask, found, machines, first_rank),
     )
 
 

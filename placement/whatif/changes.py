@@ -182,7 +182,7 @@ def _summary(group: GroupPlacement) -> dict[str, Any]:
         "group": group.name,
         "verdict": group.verdict.code,
         "shape": {"machines": group.shape.machines, "gpus": group.shape.gpus},
-        "machines": [rank.machine_name for rank in group.ranks],
+        "machines": group.machine_names,
         "suspects": _suspects(group),
     }
 
@@ -190,7 +190,7 @@ def _summary(group: GroupPlacement) -> dict[str, Any]:
 def _suspects(group: GroupPlacement) -> list[dict[str, Any]]:
     """GPUs with a warning sign that would be used, per machine."""
     ask = group.outcome.ask
-    suspect = (ask.snapshot.gpu_state[[rank.machine for rank in group.ranks]] & GPU_SUSPECT) != 0
+    suspect = (ask.snapshot.gpu_state[group.machines] & GPU_SUSPECT) != 0
     told = []
     for place in np.flatnonzero(suspect.any(axis=1)).tolist():
         rank = group.ranks[place]

@@ -314,7 +314,7 @@ class Remedy:
         """What must be done for this placement on the cluster without the trouble."""
         targets: list[Target] = []
         for group in placement.groups:
-            rows = np.array(sorted(rank.machine for rank in group.ranks))
+            rows = np.sort(group.machines)
             rows = rows[self.eligible[rows]]
             ask = Ask(self.snapshot, case.request, group.outcome.ask.index)
             targets += self.lift.where(self.snapshot, ask, Need(rows, group.shape, _fabric_of(ask, group)))

@@ -106,8 +106,8 @@ def cap(bench: Bench, case: Case) -> Iterator[WhatIf]:
 
     def pools_used(placement: Placement) -> frozenset[str]:
         topology = case.ask.topology
-        rows = {int(topology.pool[rank.machine]) for rank in placement.ranks} - {UNKNOWN}
-        return frozenset(topology.pools[row] for row in rows)
+        rows = {row for group in placement.groups for row in topology.pool[group.machines].tolist()}
+        return frozenset(topology.pools[row] for row in rows - {UNKNOWN})
 
     yield from first([_fewest(bench, case, closed, raised, pools_used)])
 
@@ -142,7 +142,7 @@ def _fewest(
 
 
 def _machines_used(placement: Placement) -> frozenset[str]:
-    return frozenset(rank.machine_name for rank in placement.ranks)
+    return frozenset(name for group in placement.groups for name in group.machine_names)
 
 
 def _selecting(case: Case, **fields: Any) -> Request:
