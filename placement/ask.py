@@ -1,9 +1,8 @@
 """One group's request in the snapshot's index space: what the rules compare with."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,8 +12,6 @@ from placement.shapes import Shape, shapes_of
 from placement.snapshot import FREE_HEALTHY, FREE_SUSPECT, GPU_FAULTY, GPU_SUSPECT, Snapshot
 from placement.topology import INFINIBAND, ROCE, Topology
 from placement.verdicts import INFINIBAND_VERDICTS, RDMA_VERDICTS, Verdict
-
-_Array = TypeVar("_Array", bound="np.ndarray[Any, Any]")
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class GpuCounts:
     @cached_property
     def sound(self) -> Ints:
         """Not faulty."""
-        return self.ask.by_faults("sound", lambda: np.asarray(self.fitting - self.faulty))
+        return np.asarray(self.fitting - self.faulty)
 
     @property
     def held(self) -> Ints:
@@ -94,6 +91,22 @@ class Hardware:
     fitting: Ints
     match: Ints | None
     """1 where all of a machine's GPUs fit, 0 elsewhere; None: any GPU fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """What faults leave of the GPUs asked for, whoever holds them: no placement changes it."""
+
+    enough: Bools
+    """(machines,): has as many as a worker needs that fit, whatever their state."""
+    gpus: Ints
+    """(machines,): those that fit and are not faulty."""
+    too_few: Bools
+    """(machines,): of machines with enough, those where too many are faulty."""
+    with_suspects: Longs
+    """Rows of machines with enough of which some show a warning sign: few."""
+    healthy: Ints
+    """(these rows,): GPUs without one."""
 
 
 @dataclass(eq=False)
@@ -171,29 +184,34 @@ class Ask:
 
         return topology.remember(("hardware", models, memory), count)
 
-    def by_faults(self, what: Hashable, count: Callable[[], _Array]) -> _Array:
-        """An array that follows from the hardware and from which GPUs are faulty or suspect: no placement changes it.
+    def sound(self, gpus: int) -> Sound:
+        """Of machines for workers with so many GPUs.
 
         It is remembered by the snapshot's arrays, which snapshots share as long as they say the same. Where a
-        machine's GPUs differ they do not tell which one it is.
+        machine's GPUs differ these do not tell which one is faulty.
         """
-        if self.topology.mixed.size:
-            return count()
         faulty, suspect = self.snapshot.faulty, self.snapshot.suspect
-        key = ("faults", id(faulty), id(suspect), self.group.models, self.group.min_memory_bytes, what)
 
-        def counted() -> tuple[Ints, Ints, _Array]:
+        def counted() -> tuple[Ints, Ints, Sound]:
             # Their numbers are these arrays' alone as long as what is remembered holds on to them.
-            found = count()
-            found.flags.writeable = False
-            return faulty, suspect, found
+            return faulty, suspect, self._sound(gpus)
 
+        if self.topology.mixed.size:
+            return self._sound(gpus)
+        key = ("sound", id(faulty), id(suspect), self.group.models, self.group.min_memory_bytes, gpus)
         return self.topology.remember(key, counted, passing=True)[2]
 
-    def has_fitting(self, gpus: int) -> Bools:
-        """(machines,): has so many GPUs of a model and a memory size as asked, whatever their state."""
-        key = ("has_fitting", self.group.models, self.group.min_memory_bytes, gpus)
-        return self.topology.remember(key, lambda: np.asarray(self.gpus.fitting >= gpus))
+    def _sound(self, gpus: int) -> Sound:
+        counts = self.gpus
+        enough = counts.fitting >= gpus
+        rows = np.flatnonzero(enough & (counts.suspect > 0))
+        return Sound(
+            enough=read_only(np.asarray(enough)),
+            gpus=read_only(np.asarray(counts.sound)),
+            too_few=read_only(np.asarray(enough & (counts.sound < gpus))),
+            with_suspects=read_only(rows),
+            healthy=read_only(np.asarray(counts.sound[rows] - counts.suspect[rows])),
+        )
 
     def _model_fits(self, rows: Longs | Ints) -> Bools:
         """(rows, slots): the GPU's own model is one of those asked for."""

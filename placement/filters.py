@@ -6,17 +6,18 @@ refused, and never looks at what another rule said.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from placement.arrays import UNKNOWN, Bools, Ints, Longs, Words
-from placement.ask import Ask, GpuCounts
+from placement.ask import Ask, GpuCounts, Sound
 from placement.facts import MachineState
 from placement.shapes import Shape
 from placement.topology import NO_PORT, Topology
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Trial:
     """One group in one shape against one snapshot: what every rule is given."""
 
@@ -30,6 +31,10 @@ class Trial:
     @property
     def gpus(self) -> GpuCounts:
         return self.ask.gpus
+
+    @cached_property
+    def sound(self) -> Sound:
+        return self.ask.sound(self.shape.gpus)
 
 
 Check = Callable[[Trial], Bools]
@@ -70,11 +75,11 @@ def not_named(trial: Trial) -> Bools:
 
 
 def excluded(trial: Trial) -> Bools:
-    return _only(trial, trial.topology.rows_named(trial.ask.group.selection.exclude_machines))
+    return _only(trial, trial.topology.rows_kept(trial.ask.group.selection.exclude_machines))
 
 
 def same_run(trial: Trial) -> Bools:
-    return _only(trial, trial.topology.rows_named(trial.ask.request.occupied))
+    return _only(trial, trial.topology.rows_kept(trial.ask.request.occupied))
 
 
 def reserved(trial: Trial) -> Bools:
@@ -233,27 +238,19 @@ def gpu_memory(trial: Trial) -> Bools:
 
 
 def gpus_faulty(trial: Trial) -> Bools:
-    ask, needed = trial.ask, trial.shape.gpus
-    return ask.by_faults(
-        ("faulty", needed), lambda: np.asarray(ask.has_fitting(needed) & (ask.gpus.sound < needed))
-    )
+    return trial.sound.too_few
 
 
 def gpus_busy(trial: Trial) -> Bools:
-    gpus, needed = trial.gpus, trial.shape.gpus
-    free = gpus.free_where_fitting
-    return np.asarray((free < needed) & trial.ask.has_fitting(needed) & (gpus.sound > free))
+    free, sound = trial.gpus.free_where_fitting, trial.sound
+    return np.asarray((free < trial.shape.gpus) & sound.enough & (sound.gpus > free))
 
 
 def gpus_suspect(trial: Trial) -> Bools:
     """Suspects stand in the way of healthy_only now, or would even if every run there had ended."""
-    ask, gpus, needed = trial.ask, trial.gpus, trial.shape.gpus
-    rows = ask.by_faults(  # few
-        ("suspect", needed), lambda: np.flatnonzero(ask.has_fitting(needed) & (gpus.suspect > 0))
-    )
-    free, healthy = gpus.free_where_fitting[rows], gpus.healthy_where_fitting[rows]
-    sound = gpus.sound[rows] - gpus.suspect[rows]
-    return _only(trial, rows[(sound < needed) | ((free >= needed) & (healthy < needed))])
+    rows, needed = trial.sound.with_suspects, trial.shape.gpus
+    free, healthy = trial.gpus.free_where_fitting[rows], trial.gpus.healthy_where_fitting[rows]
+    return _only(trial, rows[(trial.sound.healthy < needed) | ((free >= needed) & (healthy < needed))])
 
 
 # Cores and memory.

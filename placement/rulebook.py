@@ -114,7 +114,7 @@ RULES: Mapping[Rule, _Fixed | _State | _Live] = {
     Rule.LABEL_MISSING: _Fixed(
         label_missing, lambda trial: frozenset(trial.ask.group.selection.match_labels.items()) or None
     ),
-    # These two name few machines, each run others: looking them up is cheaper than remembering them.
+    # These two name few machines, each run others: of them the rows are kept, not what is said of every machine.
     Rule.EXCLUDED: _Live(excluded, lambda trial: bool(trial.ask.group.selection.exclude_machines)),
     Rule.SAME_RUN: _Live(same_run, lambda trial: bool(trial.ask.request.occupied)),
     Rule.NO_GPUS: _Fixed(no_gpus, _gpu_kind),

@@ -11,8 +11,8 @@ member of every compute fabric on which it has a port.
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from itertools import pairwise, repeat
-from typing import Any, TypeVar, cast
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,9 @@ MOST_PASSING = 96
 
 MOST_JOINED = 256
 """Things remembered that only join others: 3 MB of 10,000 machines."""
+
+MOST_NAMED = 4096
+"""Runs' own choices of a few machines, looked up by name."""
 
 MIXED_MODELS = -2
 """Model of a machine whose GPUs differ."""
@@ -166,6 +169,7 @@ class Topology:
     _remembered: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False, compare=False)
     _passing: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False, compare=False)
     _joined: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False, compare=False)
+    _named: dict[tuple[Hashable, ...], Longs] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -192,8 +196,12 @@ class Topology:
 
     def rows_named(self, names: Collection[str]) -> Longs:
         """Rows of the machines with these names, in no order; names that the cluster lacks are passed over."""
-        rows = np.fromiter(map(self.row_of.get, names, repeat(UNKNOWN)), np.int64, len(names))
-        return np.asarray(rows[rows != UNKNOWN])
+        row_of = self.row_of
+        return np.array([row_of[name] for name in names if name in row_of], dtype=np.int64)
+
+    def rows_kept(self, names: frozenset[str]) -> Longs:
+        """The same of a few names that a run gives: it waits for many passes and gives the same each time."""
+        return _recall(self._named, MOST_NAMED, (names,), lambda: self.rows_named(names))
 
     @cached_property
     def slot_of(self) -> Ints:
@@ -338,7 +346,7 @@ def _recall(
     kept: dict[tuple[Hashable, ...], Any], most: int, key: tuple[Hashable, ...], make: Callable[[], _Kept]
 ) -> _Kept:
     """What is kept under this key; made where it is not, the one not asked for the longest time makes room."""
-    found = kept.pop(key, None)
+    found: _Kept | None = kept.pop(key, None)
     if found is None:
         found = make()
         if isinstance(found, np.ndarray):
@@ -346,7 +354,7 @@ def _recall(
         if len(kept) >= most:
             kept.pop(next(iter(tuple(kept))), None)  # a copy: another thread may be adding one
     kept[key] = found
-    return cast("_Kept", found)
+    return found
 
 
 def owners(ports: Ports) -> Ints:

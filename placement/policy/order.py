@@ -5,6 +5,7 @@ workspace that has used less would take the machines that are being freed for it
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heapreplace
 from itertools import groupby
 
 from placement.policy.jobs import Job
@@ -41,12 +42,21 @@ class Order:
         queues: dict[int, list[Job]] = {}
         for job in reversed(jobs):
             queues.setdefault(job.workspace, []).append(job)
-        while queues:
-            workspace = min(queues, key=lambda each: (self.share(each), *_age(queues[each][-1])))
-            queue = queues[workspace]
+        turns = [self._turn(queue) for queue in queues.values()]
+        heapify(turns)
+        while turns:
+            queue = queues[turns[0][-1]]
             yield queue.pop()
-            if not queue:
-                del queues[workspace]
+            # Meanwhile this job alone was charged, if any.
+            if queue:
+                heapreplace(turns, self._turn(queue))
+            else:
+                heappop(turns)
+
+    def _turn(self, queue: list[Job]) -> tuple[float, float, int, int]:
+        """When it is the turn of the workspace whose jobs these are, the last one first; the smaller goes first."""
+        first = queue[-1]
+        return (self.share(first.workspace), *_age(first), first.workspace)
 
 
 def _age(job: Job) -> tuple[float, int]:

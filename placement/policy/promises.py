@@ -39,8 +39,7 @@ class Keeps:
     def closed(self, job: Job, request: Request, kept: dict[str, int]) -> Request:
         """The request with the pools closed in which a promise leaves the job no room; these are noted in `kept`."""
         for promise in self.promises:
-            then = promise.ledger.closed(job)
-            request = _closing(request, then.over_cap, then.guaranteed_to_others, promise, kept)
+            request = _closing(request, *promise.ledger.closed_to(job), promise, kept)
         return request
 
     def broken(

@@ -126,17 +126,9 @@ class Ledger:
     def closed(
         self, job: Job, *, reserved: frozenset[str] = frozenset(), occupied: frozenset[str] = frozenset()
     ) -> Request:
-        """The job's request with the pools closed in which not even its smallest worker has room.
-
-        Where its caps leave less room in all its pools together than it needs, these are closed too: it waits for
-        its workspace's own runs, and no machine that ends early would help it. `reserved` and `occupied` are what the
-        request is to say.
-        """
-        if not job.gpus or not self._shares:
-            return replace(job.request, reserved=reserved, occupied=occupied)
-        least = _smallest(job)
-        room = sum(self._cap_room(job.workspace, pool) for pool in self._pools_of(job))
-        over, lent = self._close(job, dict.fromkeys(self._pools, least), capped=room < job.gpus)
+        """The job's request with the pools closed that `closed_to` names; `reserved` and `occupied` are what it is to
+        say."""
+        over, lent = self.closed_to(job)
         return replace(
             job.request,
             over_cap=over,
@@ -144,6 +136,21 @@ class Ledger:
             reserved=reserved,
             occupied=occupied,
         )
+
+    def closed_to(self, job: Job) -> tuple[_Pools, _Pools]:
+        """The pools in which not even the job's smallest worker has room: by its cap, and by others' guarantees.
+
+        Where its caps leave less room in all its pools together than it needs, these are closed too: it waits for
+        its workspace's own runs, and no machine that ends early would help it.
+        """
+        if not job.gpus or not self._shares:
+            return _Pools(), _Pools()
+        workspace, least = job.workspace, _smallest(job)
+        rooms = {pool: self._cap_room(workspace, pool) for pool in self._pools}
+        in_all = sum([rooms.get(pool, inf) for pool in self._pools_of(job)])
+        needed = job.gpus if in_all < job.gpus else least
+        over = _Pools([pool for pool, room in rooms.items() if needed > room])
+        return over, self._lent(job, dict.fromkeys(self._pools, least))
 
     def keep(self, job: Job, running: Iterable[Running], stopped_at: float) -> None:
         """Keeps what the workspace may use of the job's pools for it: else later, smaller ones would take it forever.
@@ -271,18 +278,17 @@ class Ledger:
         self._owed_in[pool] += owed - self._owed.get((workspace, pool), 0)
         self._owed[workspace, pool] = owed
 
-    def _close(self, job: Job, wanted: Mapping[str, int], *, capped: bool = False) -> tuple[_Pools, _Pools]:
+    def _close(self, job: Job, wanted: Mapping[str, int]) -> tuple[_Pools, _Pools]:
         """The pools that a cap closes to the job, and those that guarantees close."""
-        workspace, lent = job.workspace, _Pools()
-        if capped:
-            over = _Pools([pool for pool in wanted if job.gpus > self._cap_room(workspace, pool)])
-        else:
-            over = _Pools([pool for pool, gpus in wanted.items() if gpus > self._cap_room(workspace, pool)])
-        if not job.preemptible:
-            lent = _Pools(
-                [pool for pool, gpus in wanted.items() if gpus > self._unlent_room(workspace, pool)]
-            )
-        return over, lent
+        over = [pool for pool, gpus in wanted.items() if gpus > self._cap_room(job.workspace, pool)]
+        return _Pools(over), self._lent(job, wanted)
+
+    def _lent(self, job: Job, wanted: Mapping[str, int]) -> _Pools:
+        if job.preemptible:
+            return _Pools()
+        return _Pools(
+            [pool for pool, gpus in wanted.items() if gpus > self._unlent_room(job.workspace, pool)]
+        )
 
     def _pools_of(self, job: Job) -> _Pools:
         if job.key not in self._may_use:
