@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, repeat
-from operator import attrgetter
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from placement.arrays import UNKNOWN, Bools, Ints, Longs, lengths, starts
+from placement.arrays import Bools, Ints, Longs, lengths, starts
 from placement.domains import slots_of
-from placement.holdings import Hold
+from placement.freeing import Whereabouts
 from placement.room import must_share, room
 from placement.rules import Rule
 from placement.shapes import Shape
@@ -31,48 +30,19 @@ _MOST_IN_DOMAIN = 4
 
 @dataclass
 class Holders:
-    """What every run holds, as columns over all holds; made once for many requests.
-
-    Where the holds are is looked up for all of them, how much they are only for those that are asked about.
-    """
+    """What every run holds, as columns over all holds on known machines; looked up once for many requests."""
 
     snapshot: Snapshot
     holdings: Sequence[Named]
+    known: Whereabouts | None = None
+    """Theirs, in that order, for one who has it already."""
 
     @cached_property
-    def _holds(self) -> list[Hold]:
-        return [hold for named in self.holdings for hold in named.holding.holds]
-
-    @cached_property
-    def run(self) -> Longs:
-        """Per hold: the run, by its place in `holdings`."""
-        counts = [len(named.holding.holds) for named in self.holdings]
-        return np.repeat(np.arange(len(counts)), counts)
-
-    @cached_property
-    def row(self) -> Longs:
-        """Per hold: the machine, UNKNOWN when the cluster lacks it."""
-        row_of = self.snapshot.topology.row_of
-        rows = map(row_of.get, map(attrgetter("machine"), self._holds), repeat(UNKNOWN))
-        return np.fromiter(rows, dtype=np.int64, count=len(self._holds))
-
-    @cached_property
-    def _amounts(self) -> Longs:
-        return np.full((3, len(self._holds)), UNKNOWN, dtype=np.int64)
-
-    def amounts(self, holds: Longs) -> Longs:
-        """(3, holds asked about): GPUs, millicores and bytes of each."""
-        unread = holds[self._amounts[0, holds] == UNKNOWN]
-        if unread.size:
-            read = [self._holds[number] for number in unread.tolist()]
-            columns = (
-                (len(hold.gpus) for hold in read),
-                map(attrgetter("cpu_millicores"), read),
-                map(attrgetter("memory_bytes"), read),
-            )
-            for amount, values in zip(self._amounts, columns, strict=True):
-                amount[unread] = np.fromiter(values, dtype=np.int64, count=unread.size)
-        return self._amounts[:, holds]
+    def where(self) -> Whereabouts:
+        """A run is told by its place in `holdings`."""
+        return self.known or Whereabouts.of(
+            self.snapshot.topology, [named.holding for named in self.holdings]
+        )
 
     def gpus(self, run: int) -> int:
         """GPUs held: what is lost when it is stopped."""
@@ -125,14 +95,15 @@ class _Freed:
 
     def holds_on(self, machines: Bools) -> Longs:
         """Holds on these machines."""
-        # The extra last entry is read by the row of machines that the cluster lacks.
-        return np.flatnonzero(np.append(machines, np.False_)[self.holders.row])
+        return np.flatnonzero(machines[self.holders.where.row])
 
     def enough(self, rows: Longs, *holds: Longs) -> Bools:
         """Whether the ends of these holds on these machines leave enough for a worker there."""
-        ask, snapshot, holders, needed = self.case.ask, self.case.snapshot, self.holders, self.shape.gpus
+        ask, snapshot, where, needed = self.case.ask, self.case.snapshot, self.holders.where, self.shape.gpus
         size = ask.topology.size
-        gpus, cpu, memory = np.sum([holders.amounts(hold) for hold in holds], axis=0)
+        gpus, cpu, memory = (
+            sum(each[hold] for hold in holds) for each in (where.gpus, where.cpu, where.memory)
+        )
         fits = self._free[rows] + np.minimum(gpus, self._held[rows]) >= needed
         fits &= snapshot.cpu_free[rows] + cpu >= np.broadcast_to(ask.cpu_needed(needed), size)[rows]
         fits &= snapshot.memory_free[rows] + memory >= np.broadcast_to(ask.memory_needed(needed), size)[rows]
@@ -155,9 +126,10 @@ class _Freed:
     def alone(self) -> tuple[Longs, Longs]:
         """Runs and machines: the run's end alone makes the machine usable."""
         holds = self.holds_on(self.nearly)
-        rows = self.holders.row[holds]
+        where = self.holders.where
+        rows = where.row[holds]
         fits = self.enough(rows, holds)
-        return self.holders.run[holds[fits]], rows[fits]
+        return where.holder[holds[fits]], rows[fits]
 
     @cached_property
     def by_two(self) -> tuple[Longs, Longs]:
@@ -165,11 +137,12 @@ class _Freed:
 
         Of each machine the two runs that hold most are looked at.
         """
-        row, run = self.holders.row, self.holders.run
+        where = self.holders.where
+        row, run = where.row, where.holder
         open_ = self.nearly.copy()
         open_[self.alone[1]] = False
         holds = self.holds_on(open_)
-        holds = holds[np.lexsort((-self.holders.amounts(holds)[0], row[holds]))]
+        holds = holds[np.lexsort((-where.gpus[holds], row[holds]))]
         start = starts(row[holds])
         start = start[lengths(start, holds.size) > 1]
         one, two = holds[start], holds[start + 1]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from placement.freeing import Whereabouts
 from placement.outcome import Refusal
 from placement.request import Request
 from placement.snapshot import Snapshot
@@ -61,13 +62,15 @@ def what_ifs(
     refusal: Refusal,
     *,
     holdings: Sequence[Named] = (),
+    where: Whereabouts | None = None,
     limit: int = 400,
 ) -> WhatIfs:
     """Every change with which `place` gives a placement now, in the order of `Code`; at most `limit` engine calls.
 
-    `refusal`: what `place(snapshot, request)` answered. `holdings`: what runs hold on this cluster now.
+    `refusal`: what `place(snapshot, request)` answered. `holdings`: what runs hold on this cluster now; `where`: their
+    whereabouts, for one who has them already.
     """
-    search = _Search(Bench(limit), snapshot, Holders(snapshot, holdings))
+    search = _Search(Bench(limit), snapshot, Holders(snapshot, holdings, where))
     bases = cases_of(snapshot, request, refusal)
     found = [offer for case in bases for offer in search.singles(case)]
     if all(offer.changes[0].code in SMALLER for offer in found):

@@ -21,7 +21,10 @@ def changes_of(asked: Asked) -> JSON:
     answer = asked.recalled.answer
     if not isinstance(answer, Refusal):
         return {"changes": [], "changes_tried": 0}
-    found = what_ifs(asked.recalled.snapshot, asked.recalled.request, answer, holdings=_named(asked))
+    snapshot = asked.recalled.snapshot
+    holdings = _named(asked)
+    where = asked.held.where(snapshot.topology) if len(holdings) == len(asked.held.holders) else None
+    found = what_ifs(snapshot, asked.recalled.request, answer, holdings=holdings, where=where)
     offers = offers_for_all(found, asked.alike) if asked.alike else found
     changes = [change_data(each) for each in offers]
     if asked.run.wait_kind == WaitKind.NEVER:
@@ -32,12 +35,8 @@ def changes_of(asked: Asked) -> JSON:
 def _named(asked: Asked) -> list[Named]:
     own, workspace = asked.run.shown_id, asked.run.workspace_id
     return [
-        Named(
-            holder.holding,
-            holder.name if holder.workspace_id == workspace else SOMEBODY_S_RUN,
-            holder.preemptible,
-        )
-        for holder in asked.holders
+        holder.named if holder.workspace_id == workspace else holder.unnamed
+        for holder in asked.held.holders
         if holder.run_id != own  # no run ends for its own sake
     ]
 

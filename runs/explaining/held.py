@@ -1,8 +1,8 @@
 """Who holds what on a cluster's machines, now or at a time that is past."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain
@@ -13,8 +13,12 @@ from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Case, JSONField, Q, Sum, TextField, When
 from django.db.models.functions import Cast
 
+from placement.freeing import Whereabouts
 from placement.holdings import Hold, Holding
+from placement.topology import Topology
+from placement.whatif import Named
 from runs.models import Allocation, Assignment, RunAttempt
+from runs.reasons import SOMEBODY_S_RUN
 from wire.quantities import MILLI
 from wire.spec import stored_document
 
@@ -40,6 +44,16 @@ class Holder:
     @cached_property
     def holding(self) -> Holding:
         return Holding(self.run_id, self.holds, self.ends_at.timestamp() if self.ends_at else None)
+
+    @cached_property
+    def named(self) -> Named:
+        """As its workspace may see it."""
+        return Named(self.holding, self.name, self.preemptible)
+
+    @cached_property
+    def unnamed(self) -> Named:
+        """As others may."""
+        return Named(self.holding, SOMEBODY_S_RUN, self.preemptible)
 
 
 class _Attempt(NamedTuple):
@@ -73,7 +87,7 @@ class _Family(NamedTuple):
     """The same at any time; None: one of them has not opened, and is told as if it ran from now on."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Known:
     """What was read of the attempts that held something when a cluster was last asked: it stays true."""
 
@@ -85,6 +99,31 @@ class _Known:
     """Attempts that held something in other clusters."""
     families: Mapping[int, _Family]
     """By the id of the run that people see, in the order of their names."""
+    _where: Whereabouts | None = field(default=None, init=False)
+
+    def holders(self, now: datetime | None) -> list[Holder]:
+        """`now`: when those start that have not; None: it does not matter when they end."""
+        return [family.holder or _holder(family.attempts, now) for family in self.families.values()]
+
+    def where(self, topology: Topology) -> Whereabouts:
+        """Of what they hold, whenever that ends."""
+        known = self._where
+        if known is None or known.topology is not topology:
+            known = Whereabouts.of(topology, [holder.holding for holder in self.holders(None)])
+            self._where = known
+        return known
+
+    @cached_property
+    def on(self) -> dict[str, tuple[int, ...]]:
+        """Machine → the runs that hold GPUs there, by their place among the families."""
+        found: dict[str, tuple[int, ...]] = {}
+        for number, family in enumerate(self.families.values()):
+            alone = (number,)
+            for hold in chain.from_iterable(attempt.holds for attempt in family.attempts):
+                if hold.gpus:
+                    others = found.get(hold.machine, ())
+                    found[hold.machine] = others if number in others else others + alone
+        return found
 
     @cached_property
     def starting(self) -> list[int]:
@@ -97,8 +136,20 @@ _known: dict[int, _Known] = {}
 """By cluster."""
 
 
-def holders_of(cluster_id: int, now: datetime, *, past: bool = False) -> list[Holder]:
-    """Every run that holds something in the cluster, by name; `past`: as it was at `now`."""
+@dataclass(frozen=True)
+class Held:
+    """All that runs hold in a cluster."""
+
+    holders: Sequence[Holder]
+    """By name."""
+    where: Callable[[Topology], Whereabouts]
+    """Their holdings in the arrays of a cluster; when those end is to be asked of `holders`."""
+    on: Mapping[str, tuple[int, ...]]
+    """Machine → those that hold GPUs there, by their place in `holders`."""
+
+
+def held_in(cluster_id: int, now: datetime, *, past: bool = False) -> Held:
+    """What every run holds in the cluster; `past`: as it was at `now`."""
     at = now if past else None
     known = _known.get(cluster_id, _NOTHING)
     workers = _workers(at)
@@ -109,7 +160,7 @@ def holders_of(cluster_id: int, now: datetime, *, past: bool = False) -> list[Ho
         known = replace(known, attempts=attempts, families=_families(attempts.values(), known.families))
     if not past:
         _known[cluster_id] = known
-    return [family.holder or _holder(family.attempts, now) for family in known.families.values()]
+    return Held(known.holders(now), known.where, known.on)
 
 
 def _changed(known: _Known, cluster_id: int, workers: str, at: datetime | None) -> _Known:

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+
 from machines.models import WorkspacePool
 from placement import Request, Snapshot
 from placement.arrays import UNKNOWN
 from placement.phrases import and_list, plural
-from runs.explaining.held import Holder
+from runs.explaining.held import Held, Holder
 from runs.models import Run
 from runs.reasons import SOMEBODY_S_RUN
 
@@ -52,18 +54,17 @@ def pools_of(
     cluster: int,
     snapshot: Snapshot,
     request: Request,
-    holders: Iterable[Holder],
+    held: Held,
     kept: Mapping[str, int],
 ) -> list[PoolUse]:
     """The pools that the workspace may use, by name. `kept`: pool → the run for which what quotas leave is kept."""
     names = _names(kept, workspace)
-    by_run = {holder.run_id: holder for holder in holders if holder.workspace_id == workspace}
-    used = _by_pool(snapshot, by_run.values())
+    used = _by_pool(snapshot, held, workspace)
     free = _free(snapshot)
     access = WorkspacePool.objects.filter(workspace=workspace, pool__cluster=cluster).order_by("pool__slug")
     pools = []
     for pool, cap, guaranteed in access.values_list("pool__slug", "gpu_cap", "guaranteed_gpus"):
-        own = [(by_run[run], gpus) for run, gpus in used.get(pool, {}).items()]
+        own = used.get(pool, [])
         total = sum(gpus for _, gpus in own)
         pools.append(
             PoolUse(
@@ -103,16 +104,17 @@ def _closed(pool: str, request: Request) -> str:
     return "pool_guaranteed" if pool in request.guaranteed_to_others else ""
 
 
-def _by_pool(snapshot: Snapshot, holders: Iterable[Holder]) -> dict[str, Counter[int]]:
-    """GPUs held in each pool, by run."""
-    topology, found = snapshot.topology, dict[str, Counter[int]]()
-    pool_of, row_of = topology.pool.tolist(), topology.row_of
-    for holder in holders:
-        for hold in holder.holds:
-            row = row_of.get(hold.machine, UNKNOWN)
-            pool = pool_of[row] if row != UNKNOWN else UNKNOWN
-            if pool != UNKNOWN and hold.gpus:
-                found.setdefault(topology.pools[pool], Counter())[holder.run_id] += len(hold.gpus)
+def _by_pool(snapshot: Snapshot, held: Held, workspace: int) -> dict[str, list[tuple[Holder, int]]]:
+    """The workspace's runs that hold GPUs in each pool, with how many."""
+    topology, where, holders = snapshot.topology, held.where(snapshot.topology), held.holders
+    own = np.fromiter((holder.workspace_id == workspace for holder in holders), np.bool_, len(holders))
+    counted = own[where.holder] & (topology.pool[where.row] != UNKNOWN)
+    at = (topology.pool[where.row[counted]], where.holder[counted])
+    gpus = np.zeros((len(topology.pools), len(holders)), dtype=np.int64)
+    np.add.at(gpus, at, where.gpus[counted])
+    found: dict[str, list[tuple[Holder, int]]] = {}
+    for pool, number in np.argwhere(gpus).tolist():
+        found.setdefault(topology.pools[pool], []).append((holders[number], int(gpus[pool, number])))
     return found
 
 

@@ -1,7 +1,7 @@
 """Machines in words: what the engine says of each, with what only the database knows of it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import Any
@@ -12,7 +12,7 @@ from machines.models import Gpu, Machine
 from machines.states import Health
 from placement import Snapshot, words
 from placement.snapshot import GPU_FAULTY, GPU_SUSPECT
-from runs.explaining.held import Holder
+from runs.explaining.held import Held, Holder
 from runs.explaining.moments import HELD_BY_OTHERS, moment_words
 from runs.models import Run
 from runs.reasons import SOMEBODY_S_RUN
@@ -39,11 +39,10 @@ class Facts:
     Equal numbers are one object.
     """
 
-    held: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Machine → who holds GPUs there, each with its latest end where that is known."""
-    told: Mapping[str, Mapping[str, Numbers]] = field(default_factory=dict)
+    held: "HeldWords"
+    told: Mapping[str, Mapping[str, Numbers]]
     """By code, then machine: by whom it was cordoned, for which run it is reserved, what is wrong with its GPUs."""
-    pools: Mapping[str, Numbers] = field(default_factory=dict)
+    pools: Mapping[str, Numbers]
     """Pool → the workspace, its cap and what it uses, or for which run what is left is kept."""
 
     def of(self, machine: str, row: Data) -> Numbers:
@@ -63,26 +62,27 @@ def _once(found: Mapping[str, Numbers]) -> dict[str, Numbers]:
     return {name: known.setdefault(repr(numbers), numbers) for name, numbers in found.items()}
 
 
-def held_words(
-    holders: Iterable[Holder], machines: Collection[str], workspace: int, now: datetime
-) -> dict[str, tuple[str, ...]]:
-    """Of these machines: "eval-3 (until 14:05 UTC at the latest)" for each run that holds GPUs there."""
-    found: dict[str, tuple[str, ...]] = {}
-    for holder in holders:
-        told = (_holder_words(holder, workspace, now),)
-        for hold in holder.holds:
-            if hold.gpus and hold.machine in machines:
-                others = found.get(hold.machine)
-                if others is None:
-                    found[hold.machine] = told
-                elif told[0] not in others:
-                    found[hold.machine] = others + told
-    return found
+class HeldWords:
+    """Who holds GPUs on a machine, worded for those machines that are asked about."""
 
+    def __init__(self, held: Held, workspace: int, now: datetime) -> None:
+        self._held, self._workspace, self._now = held, workspace, now
+        self._words: dict[tuple[int, ...], tuple[str, ...]] = {}
 
-def _holder_words(holder: Holder, workspace: int, now: datetime) -> str:
-    name = holder.name if holder.workspace_id == workspace else HELD_BY_OTHERS
-    return name + (f" (until {moment_words(holder.limit_at, now)} at the latest)" if holder.limit_at else "")
+    def on(self, machine: str) -> tuple[str, ...]:
+        """ "eval-3 (until 14:05 UTC at the latest)" for each run."""
+        who = self._held.on.get(machine, ())
+        told = self._words.get(who)
+        if told is None:
+            told = tuple(dict.fromkeys(self._worded(self._held.holders[number]) for number in who))
+            self._words[who] = told
+        return told
+
+    def _worded(self, holder: Holder) -> str:
+        name = holder.name if holder.workspace_id == self._workspace else HELD_BY_OTHERS
+        if holder.limit_at is None:
+            return name
+        return f"{name} (until {moment_words(holder.limit_at, self._now)} at the latest)"
 
 
 def cordons_of(cluster_id: int, now: datetime) -> dict[str, Numbers]:
@@ -206,7 +206,7 @@ def _alike(row: Data, facts: Facts) -> list[_Part]:
     divided: dict[Any, _Part] = {}
     for machine in row["machines"]:
         joined = facts.of(machine, row) if joins else {}
-        holders = facts.held.get(machine, ()) if busy else ()
+        holders = facts.held.on(machine) if busy else ()
         # Equal numbers are one object, which the facts hold on to.
         key = (holders, *map(id, joined.values())) if joined else holders
         if key in divided:

@@ -12,7 +12,7 @@ from placement.phrases import plural
 from placement.place import fits
 from runs.explaining import changes, policy, queue, rows
 from runs.explaining.alone import workers_alike
-from runs.explaining.held import Holder, holders_of
+from runs.explaining.held import Held, held_in
 from runs.explaining.history import stretch_words
 from runs.explaining.rows import MachineRow
 from runs.explaining.when import Asked, when_of
@@ -46,8 +46,8 @@ class View:
         return self.recalled.answer.as_data()
 
     @cached_property
-    def holders(self) -> list[Holder]:
-        return holders_of(self.run.cluster_id, self.now, past=self.past)
+    def held(self) -> Held:
+        return held_in(self.run.cluster_id, self.now, past=self.past)
 
     @cached_property
     def pools(self) -> list[policy.PoolUse]:
@@ -56,7 +56,7 @@ class View:
             self.run.cluster_id,
             self.recalled.snapshot,
             self.recalled.request,
-            self.holders,
+            self.held,
             self.recalled.kept,
         )
 
@@ -69,7 +69,7 @@ class View:
         workspace = self.run.workspace_id
         signs = {} if self.past else rows.signs_of(self.recalled.snapshot, self._machines_with(rows.SIGNED))
         return rows.Facts(
-            held=rows.held_words(self.holders, self._machines_with({"gpus_busy"}), workspace, self.now),
+            held=rows.HeldWords(self.held, workspace, self.now),
             told={
                 "cordoned": rows.cordons_of(self.run.cluster_id, self.now),
                 "reserved": rows.reserved_words(self.recalled.reserved, workspace, self.now),
@@ -87,7 +87,7 @@ class View:
     @cached_property
     def asked(self) -> Asked:
         alike = workers_alike(self.run) if self.run.parent_id else self.apart
-        return Asked(self.run, self.recalled, self.holders, self.pools, self.now, alike)
+        return Asked(self.run, self.recalled, self.held, self.pools, self.now, alike)
 
     @property
     def policy(self) -> JSON:

@@ -9,7 +9,7 @@ from placement import Refusal, words
 from placement.explain import nearest_row
 from placement.future import earliest
 from placement.phrases import plural
-from runs.explaining.held import Holder
+from runs.explaining.held import Held
 from runs.explaining.moments import moment_words, names_words
 from runs.explaining.policy import PoolUse, quota_frees_at
 from runs.models import Reservation, Run
@@ -27,7 +27,7 @@ class Asked:
 
     run: Run
     recalled: Recalled
-    holders: Sequence[Holder]
+    held: Held
     pools: Sequence[PoolUse]
     now: datetime
     alike: int | None = None
@@ -40,7 +40,7 @@ class Asked:
     def names(self, keys: Iterable[int]) -> str:
         """Runs by id, as the run's workspace may see them."""
         wanted, workspace = set(keys), self.run.workspace_id
-        found = [holder for holder in self.holders if holder.keys & wanted]
+        found = [holder for holder in self.held.holders if holder.keys & wanted]
         return names_words(
             holder.name if holder.workspace_id == workspace else SOMEBODY_S_RUN for holder in found
         )
@@ -48,7 +48,7 @@ class Asked:
     def unlimited(self, keys: Iterable[int]) -> list[int]:
         """Those of them that have no time limit."""
         wanted = set(keys)
-        return [each.run_id for each in self.holders if each.keys & wanted and each.ends_at is None]
+        return [each.run_id for each in self.held.holders if each.keys & wanted and each.ends_at is None]
 
 
 def when_of(asked: Asked) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _policy(asked: Asked) -> dict[str, Any]:
 
 def _room(asked: Asked) -> dict[str, Any]:
     """No machines are kept for it: what ends next may go to runs that go first."""
-    holdings = [holder.holding for holder in asked.holders]
+    holdings = [holder.holding for holder in asked.held.holders]
     found = earliest(asked.recalled.snapshot, asked.recalled.request, holdings)
     if found is None:
         return _when(_no_end_helps(asked))

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from machines.models import Cluster
 from placement.holdings import Hold
-from runs.explaining.held import Holder, holders_of
+from runs.explaining.held import Holder, held_in
 from runs.models import RunAttempt
 from tests import factories
 from tests.runs.explained import holding
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 def held(house) -> list[Holder]:
-    return holders_of(house.cluster.id, timezone.now())
+    return list(held_in(house.cluster.id, timezone.now()).holders)
 
 
 def machines(holder: Holder) -> list[str]:
@@ -54,7 +54,7 @@ def test_a_worker_that_is_gone_holds_nothing_though_others_of_its_run_do(house, 
     gone.save()
 
     assert [machines(each) for each in held(house)] == [["gpu-02"]]
-    before = holders_of(house.cluster.id, then, past=True)
+    before = held_in(house.cluster.id, then, past=True).holders
     assert [machines(each) for each in before] == [["gpu-01", "gpu-02"]]
 
 
@@ -64,13 +64,13 @@ def test_a_run_that_was_starting_when_it_was_read_ends_when_its_limit_does_by_no
     run = factories.run_pending(house, "llm-7", document=document)
     attempt = factories.run_place(house, run, [three[0]])
     now = timezone.now()
-    (starting,) = holders_of(house.cluster.id, now)
+    (starting,) = held_in(house.cluster.id, now).holders
     assert (starting.limit_at, starting.ends_at) == (None, now + timedelta(hours=1))
     RunAttempt.objects.filter(id=attempt.id).update(opened_at=now, time_limit_at=now + timedelta(minutes=7))
 
-    (running,) = holders_of(house.cluster.id, now)
+    (running,) = held_in(house.cluster.id, now).holders
     assert running.limit_at == running.ends_at == now + timedelta(minutes=7)
-    (later,) = holders_of(house.cluster.id, now + timedelta(minutes=1))
+    (later,) = held_in(house.cluster.id, now + timedelta(minutes=1)).holders
     assert later is running, "from then on it is the same at any time"
 
 
@@ -79,7 +79,7 @@ def test_each_cluster_has_its_own_and_knows_the_others_attempts_by_then(
 ):
     holding(house, "llm-7", three[0])
     other = Cluster.objects.create(organization=house.organization, slug="other", name="Other")
-    assert holders_of(other.id, timezone.now()) == []
+    assert held_in(other.id, timezone.now()).holders == []
     with django_assert_num_queries(1):
-        assert holders_of(other.id, timezone.now()) == []
+        assert held_in(other.id, timezone.now()).holders == []
     assert [each.name for each in held(house)] == ["llm-7"]
