@@ -190,6 +190,8 @@ def _summary(group: GroupPlacement) -> dict[str, Any]:
 def _suspects(group: GroupPlacement) -> list[dict[str, Any]]:
     """GPUs with a warning sign that would be used, per machine."""
     ask = group.outcome.ask
+    if ask.group.healthy_only:
+        return []
     suspect = (ask.snapshot.gpu_state[group.machines] & GPU_SUSPECT) != 0
     told = []
     for place in np.flatnonzero(suspect.any(axis=1)).tolist():

@@ -1,17 +1,23 @@
 """Machines in words: what the engine says of each, with what only the database knows of it."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
+from django.db.models import BigIntegerField, DurationField, ExpressionWrapper, F, Value
+from django.db.models.functions import Cast, Extract, Floor
 
+from common.among import among
 from machines.models import Gpu, Machine
 from machines.states import Health
 from placement import Snapshot, words
+from placement.arrays import Longs
 from placement.snapshot import GPU_FAULTY, GPU_SUSPECT
+from placement.topology import Topology
 from runs.explaining.held import Held, Holder
 from runs.explaining.moments import HELD_BY_OTHERS, moment_words
 from runs.models import Run
@@ -58,8 +64,8 @@ class Facts:
 
 def _once(found: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """The same, with equal numbers as one object: by that machines are told apart that are to share a row."""
-    known: dict[str, Numbers] = {}
-    return {name: known.setdefault(repr(numbers), numbers) for name, numbers in found.items()}
+    known: dict[tuple[tuple[str, Any], ...], Numbers] = {}
+    return {name: known.setdefault(tuple(numbers.items()), numbers) for name, numbers in found.items()}
 
 
 class HeldWords:
@@ -85,41 +91,49 @@ class HeldWords:
         return f"{name} (until {moment_words(holder.limit_at, self._now)} at the latest)"
 
 
-def cordons_of(cluster_id: int, now: datetime) -> dict[str, Numbers]:
-    """Machine → by whom, how long ago and why it takes no new work; a cordon of later is none."""
-    cordoned = Machine.objects.filter(cluster=cluster_id, cordoned_at__lte=now)
-    told = cordoned.values_list("name", "cordoned_at", "cordoned_by", "cordon_reason")
-    return _once(
-        {name: {"by": by, "ago": _ago(now - at), "why": why} for name, at, by, why in told if at is not None}
-    )
+def cordons_of(topology: Topology, machines: Collection[str], now: datetime) -> dict[str, Numbers]:
+    """Of these machines: by whom, how long ago and why it takes no new work; a cordon of later is none."""
+    names = dict(zip(topology.ids[_rows(topology, machines)].tolist(), machines, strict=True))
+    cordoned = Machine.objects.filter(among("id", names), cordoned_at__lte=now).order_by()
+    told = cordoned.values_list("id", _seconds_since("cordoned_at", now), "cordoned_by", "cordon_reason")
+    return _once({names[key]: {"by": by, "ago": _ago(age), "why": why} for key, age, by, why in told})
 
 
-def _ago(age: timedelta) -> str:
+def _rows(topology: Topology, machines: Collection[str]) -> Longs:
+    """In their order."""
+    return np.fromiter(map(topology.row_of.__getitem__, machines), np.int64, len(machines))
+
+
+def _seconds_since(field: str, now: datetime) -> Cast:
+    """Whole seconds: hundreds of them are read sooner than so many times."""
+    age = ExpressionWrapper(Value(now) - F(field), output_field=DurationField())
+    return Cast(Floor(Extract(age, "epoch")), BigIntegerField())
+
+
+def _ago(seconds: int) -> str:
     """One unit is enough."""
-    return " ".join(format_duration(age.total_seconds()).split()[:2])
+    return " ".join(format_duration(seconds).split()[:2])
 
 
 def signs_of(snapshot: Snapshot, machines: Collection[str]) -> dict[str, dict[str, Numbers]]:
     """By code, then machine, of these: the evidence against GPUs, as it is now, where the pass saw some."""
-    rows = np.array([snapshot.topology.row_of[name] for name in machines], dtype=np.int64)
+    names, rows = list(machines), _rows(snapshot.topology, machines)
     marked = (snapshot.gpu_state[rows] & (GPU_SUSPECT | GPU_FAULTY)) != 0
-    seen = Gpu.objects.filter(id__in=snapshot.topology.gpu_id[rows][marked].tolist(), present=True)
-    sick = seen.exclude(health=Health.HEALTHY)
-    found: dict[str, dict[str, list[str]]] = {}
-    for machine, health, evidence in sick.exclude(evidence="").values_list(
-        "machine__name", "health", "evidence"
-    ):
+    gpus = snapshot.topology.gpu_id[rows][marked].tolist()
+    owner = dict(zip(gpus, np.nonzero(marked)[0].tolist(), strict=True))
+    sick = (
+        Gpu.objects.filter(among("id", gpus), present=True)
+        .exclude(health=Health.HEALTHY)
+        .exclude(evidence="")
+    )
+    found: dict[str, dict[str, dict[str, None]]] = {code: {} for code in SIGNED}
+    for gpu, health, evidence in sick.values_list("id", "health", "evidence"):
         code = "gpus_suspect" if health == Health.SUSPECT else "gpus_faulty"
-        found.setdefault(machine, {}).setdefault(code, []).append(evidence)
-    signs = {
-        code: {
-            name: {"signs": ", ".join(dict.fromkeys(each[code]))}
-            for name, each in found.items()
-            if code in each
-        }
-        for code in SIGNED
+        found[code].setdefault(names[owner[gpu]], {})[evidence] = None
+    return {
+        code: _once({name: {"signs": ", ".join(signs)} for name, signs in told.items()})
+        for code, told in found.items()
     }
-    return {code: _once(told) for code, told in signs.items()}
 
 
 def reserved_words(reserved: Iterable[Reserved], workspace: int, now: datetime) -> dict[str, Numbers]:
@@ -139,7 +153,7 @@ def reserved_words(reserved: Iterable[Reserved], workspace: int, now: datetime) 
     return _once(found)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class MachineRow:
     """Machines about which the same is to be said; `sentence` says it, when it is asked for: a page shows few rows."""
 
@@ -151,10 +165,13 @@ class MachineRow:
     """By code."""
     machines: list[str]
     sentence: Callable[[], str]
+    _text: str | None = field(default=None, init=False)
 
-    @cached_property
+    @property
     def text(self) -> str:
-        return self.sentence()
+        if self._text is None:
+            self._text = self.sentence()
+        return self._text
 
     def as_data(self) -> dict[str, Any]:
         """As programs read it."""
@@ -194,23 +211,29 @@ def _title(codes: list[str], numbers: Numbers, *, placed: bool) -> str:
 _Part = tuple[list[str], Numbers, tuple[str, ...]]
 
 
-def _alike(row: Data, facts: Facts) -> list[_Part]:
+def _alike(row: Data, facts: Facts) -> Iterable[_Part]:
     """The row's machines, divided by what the facts say of them."""
-    codes = row["codes"]
-    busy, joins = (
-        "gpus_busy" in codes,
-        not (_QUOTAS.isdisjoint(codes) and facts.told.keys().isdisjoint(codes)),
-    )
-    if not busy and not joins:
-        return [(list(row["machines"]), {}, ())]
+    codes, machines = row["codes"], row["machines"]
+    busy = "gpus_busy" in codes
+    if not (_QUOTAS.isdisjoint(codes) and facts.told.keys().isdisjoint(codes)):
+        return _joined(row, facts, busy=busy)
+    if not busy:
+        return [(list(machines), {}, ())]
+    divided: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for machine in machines:
+        divided[facts.held.on(machine)].append(machine)
+    return [(alike, {}, holders) for holders, alike in divided.items()]
+
+
+def _joined(row: Data, facts: Facts, *, busy: bool) -> Iterable[_Part]:
     divided: dict[Any, _Part] = {}
     for machine in row["machines"]:
-        joined = facts.of(machine, row) if joins else {}
+        joined = facts.of(machine, row)
         holders = facts.held.on(machine) if busy else ()
         # Equal numbers are one object, which the facts hold on to.
-        key = (holders, *map(id, joined.values())) if joined else holders
+        key = (holders, *map(id, joined.values()))
         if key in divided:
             divided[key][0].append(machine)
         else:
             divided[key] = ([machine], joined, holders)
-    return list(divided.values())
+    return divided.values()

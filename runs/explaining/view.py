@@ -66,12 +66,13 @@ class View:
 
     @cached_property
     def facts(self) -> rows.Facts:
-        workspace = self.run.workspace_id
-        signs = {} if self.past else rows.signs_of(self.recalled.snapshot, self._machines_with(rows.SIGNED))
+        workspace, snapshot = self.run.workspace_id, self.recalled.snapshot
+        signs = {} if self.past else rows.signs_of(snapshot, self._machines_with(rows.SIGNED))
+        cordoned = self._machines_with({"cordoned"})
         return rows.Facts(
             held=rows.HeldWords(self.held, workspace, self.now),
             told={
-                "cordoned": rows.cordons_of(self.run.cluster_id, self.now),
+                "cordoned": rows.cordons_of(snapshot.topology, cordoned, self.now),
                 "reserved": rows.reserved_words(self.recalled.reserved, workspace, self.now),
                 **signs,
             },
