@@ -124,7 +124,7 @@ def _rows_of(outcome: MachineOutcome, machines: Longs) -> list[dict[str, Any]]:
     """The rows of these machines, which are ascending."""
     parts = _parts(outcome, machines)
     order, first = _alike(outcome.bits[machines], parts)
-    names = [outcome.ask.topology.names[machine] for machine in machines[order].tolist()]
+    names = list(map(outcome.ask.topology.names.__getitem__, machines[order].tolist()))
     bounds = pairwise([*first.tolist(), order.size])
     numbers = _numbers(parts, order[first])
     return [_row(told, names[begin:end]) for told, (begin, end) in zip(numbers, bounds, strict=True)]

@@ -123,6 +123,12 @@ def copy(text: str, what: str = "") -> SafeString:
     )
 
 
+@register.simple_tag
+def machine_links(names: Iterable[str], machines: str) -> SafeString:
+    """With commas between them. `machines`: address of the cluster's machines, below which each has its own."""
+    return format_html_join(", ", '<a href="{}/{}">{}</a>', ((machines, name, name) for name in names))
+
+
 CELL, GAP, HEIGHT = 8, 2, 14
 
 

@@ -13,6 +13,7 @@ from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Case, JSONField, Q, Sum, TextField, When
 from django.db.models.functions import Cast
 
+from common.among import among
 from placement.freeing import Whereabouts
 from placement.holdings import Hold, Holding
 from placement.topology import Topology
@@ -241,7 +242,7 @@ def _limit_seconds(document: object) -> int | None:
 
 def _opened(known: _Known) -> dict[int, _Attempt]:
     """Those that had not opened when they were read, and by now have: with the end of their time limit."""
-    opened = RunAttempt.objects.filter(id__in=known.starting, time_limit_at__isnull=False).order_by()
+    opened = RunAttempt.objects.filter(among("id", known.starting), time_limit_at__isnull=False).order_by()
     return {
         key: known.attempts[key]._replace(limit_at=at, limit_seconds=None)
         for key, at in opened.values_list("id", "time_limit_at")

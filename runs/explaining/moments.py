@@ -14,11 +14,16 @@ HELD_BY_OTHERS = "another workspace"
 
 def moment_words(at: datetime, now: datetime) -> str:
     """ "14:05 UTC"; with the day where that is not today."""
-    return _on_day(at, now.astimezone(UTC).date())
+    return moment_on(today_of(now), at)
+
+
+def today_of(now: datetime) -> date:
+    return now.astimezone(UTC).date()
 
 
 @lru_cache(maxsize=1 << 14)
-def _on_day(at: datetime, today: date) -> str:
+def moment_on(today: date, at: datetime) -> str:
+    """`moment_words` for one who words many."""
     # An explanation tells when each of thousands of runs ends, and hours later still the same of most.
     at = at.astimezone(UTC)
     day = "" if at.date() == today else f" on {at.day} {at:%b}"

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from placement.phrases import TOLD_IN_FULL, and_list, capitalized, shortened
 from runs.explaining.moments import HELD_BY_OTHERS, moment_words
 from runs.models import Reservation, Run
@@ -43,7 +45,8 @@ def queue_of(run: Run, recalled: Recalled | None, now: datetime) -> Data | None:
 def _ahead(run: Run) -> list[Run]:
     """Those that the last pass judged before it, first to be judged first."""
     waiting = Run.objects.waiting().filter(cluster=run.cluster_id, queue_position__lt=run.queue_position)
-    return list(waiting.defer("document", "submitted", "explanation").order_by("queue_position")[:SHOWN])
+    told = waiting.only("name", "workspace", "parent", "priority", "queue_position")
+    return list(told.order_by("queue_position")[:SHOWN])
 
 
 def _name(other: Run, run: Run) -> str:
@@ -91,11 +94,11 @@ def _own_reservation(run: Run, recalled: Recalled | None) -> Data | None:
     made = Reservation.objects.filter(run=run.id).first()
     if made is None:
         return None
-    names = {}
+    names: list[str] = []
     if recalled is not None:
         topology = recalled.snapshot.topology
-        names = dict(zip(topology.ids.tolist(), topology.names, strict=True))
+        names = [topology.names[row] for row in np.flatnonzero(np.isin(topology.ids, made.machines)).tolist()]
     return {
-        "machines": sorted(names[each] for each in made.machines if each in names),
+        "machines": sorted(names),
         "at": made.starts_at,
     }

@@ -19,7 +19,7 @@ from placement.arrays import Longs
 from placement.snapshot import GPU_FAULTY, GPU_SUSPECT
 from placement.topology import Topology
 from runs.explaining.held import Held, Holder
-from runs.explaining.moments import HELD_BY_OTHERS, moment_words
+from runs.explaining.moments import HELD_BY_OTHERS, moment_on, moment_words, today_of
 from runs.models import Run
 from runs.reasons import SOMEBODY_S_RUN
 from runs.scheduling.records import Reserved
@@ -72,7 +72,7 @@ class HeldWords:
     """Who holds GPUs on a machine, worded for those machines that are asked about."""
 
     def __init__(self, held: Held, workspace: int, now: datetime) -> None:
-        self._held, self._workspace, self._now = held, workspace, now
+        self._held, self._workspace, self._today = held, workspace, today_of(now)
         self._words: dict[tuple[int, ...], tuple[str, ...]] = {}
 
     def on(self, machine: str) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class HeldWords:
         who = self._held.on.get(machine, ())
         told = self._words.get(who)
         if told is None:
-            told = tuple(dict.fromkeys(self._worded(self._held.holders[number]) for number in who))
+            told = tuple(dict.fromkeys([self._worded(self._held.holders[number]) for number in who]))
             self._words[who] = told
         return told
 
@@ -88,7 +88,7 @@ class HeldWords:
         name = holder.name if holder.workspace_id == self._workspace else HELD_BY_OTHERS
         if holder.limit_at is None:
             return name
-        return f"{name} (until {moment_words(holder.limit_at, self._now)} at the latest)"
+        return f"{name} (until {moment_on(self._today, holder.limit_at)} at the latest)"
 
 
 def cordons_of(topology: Topology, machines: Collection[str], now: datetime) -> dict[str, Numbers]:
@@ -139,7 +139,7 @@ def signs_of(snapshot: Snapshot, machines: Collection[str]) -> dict[str, dict[st
 def reserved_words(reserved: Iterable[Reserved], workspace: int, now: datetime) -> dict[str, Numbers]:
     """Machine → the run that it is kept for and when that starts; of several the first in the queue."""
     made = list(reserved)
-    runs = Run.objects.filter(id__in=[each.run_id for each in made]).in_bulk()
+    runs = Run.objects.only("name", "workspace").in_bulk({each.run_id for each in made})
     found: dict[str, Numbers] = {}
     for each in made:
         run = runs.get(each.run_id)

@@ -40,7 +40,7 @@ class Asked:
     def names(self, keys: Iterable[int]) -> str:
         """Runs by id, as the run's workspace may see them."""
         wanted, workspace = set(keys), self.run.workspace_id
-        found = [holder for holder in self.held.holders if holder.keys & wanted]
+        found = [holder for holder in self.held.holders if not wanted.isdisjoint(holder.keys)]
         return names_words(
             holder.name if holder.workspace_id == workspace else SOMEBODY_S_RUN for holder in found
         )
@@ -48,7 +48,11 @@ class Asked:
     def unlimited(self, keys: Iterable[int]) -> list[int]:
         """Those of them that have no time limit."""
         wanted = set(keys)
-        return [each.run_id for each in self.held.holders if each.keys & wanted and each.ends_at is None]
+        return [
+            each.run_id
+            for each in self.held.holders
+            if each.ends_at is None and not wanted.isdisjoint(each.keys)
+        ]
 
 
 def when_of(asked: Asked) -> dict[str, Any]:
