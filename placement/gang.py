@@ -38,27 +38,23 @@ class Option:
     """(machines,): with `spread`, the rack or fabric of which each worker needs another; else None."""
 
 
-def search_together(judgements: Sequence[Judgement]) -> list[Found] | None:
-    """A place for every group, in the request's order, or None. Each group alone must have one.
+def search_together(judgements: Sequence[Judgement], alone: Sequence[Found]) -> Sequence[Found] | None:
+    """A place for every group, in the request's order, or None. `alone`: the one that each would have by itself.
 
     Among all ways the worst network of any group is as good as can be: what one group takes first may leave another
     a worse one than both could have had.
     """
+    if len(alone) == 1:
+        return alone
     greedy = _one_after_the_other(judgements)
     reached = max(found.verdict for found in greedy) if greedy else None
-    for verdict in _verdicts_alone(judgements):
+    best = max(found.verdict for found in alone)  # no group does better beside others than alone
+    for verdict in [verdict for verdict in Verdict if verdict >= best]:
         if reached is not None and verdict >= reached:
             break
         if better := _combined(judgements, verdict):
             return better
     return greedy
-
-
-def _verdicts_alone(judgements: Sequence[Judgement]) -> Sequence[Verdict]:
-    """Verdicts from the best that the gang can have as a whole: no group does better beside others than alone."""
-    alone = [search(judgement) for judgement in judgements]
-    best = max(found.verdict for found in alone if found)
-    return [verdict for verdict in Verdict if verdict >= best]
 
 
 def _one_after_the_other(judgements: Sequence[Judgement]) -> list[Found] | None:

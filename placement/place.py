@@ -24,23 +24,15 @@ from placement.outcome import Cause, Placement, Refusal
 from placement.ranks import group_placement
 from placement.refusals import refuse, refuse_together
 from placement.request import Request
-from placement.room import has_room
 from placement.rules import any_of
-from placement.search import Found, Judgement, search
+from placement.search import Found, Judgement, fits_alone, search
 from placement.snapshot import Snapshot
 
 
 def place(snapshot: Snapshot, request: Request) -> Placement | Refusal:
     """Where every worker of the gang goes, or why no set of machines can hold it now."""
-    judgements = _judgements(snapshot, request)
-    alone = [search(judgement) for judgement in judgements]
-    for judgement, found in zip(judgements, alone, strict=True):
-        if found is None:
-            return refuse(judgement)
-    if len(judgements) == 1:
-        return _placement(judgements, [found for found in alone if found])
-    together = search_together(judgements)
-    return refuse_together(judgements) if together is None else _placement(judgements, together)
+    answer = placed(snapshot, request)
+    return answer.refusal if isinstance(answer, NoRoom) else answer
 
 
 @dataclass(frozen=True)
@@ -48,40 +40,36 @@ class NoRoom:
     """A gang that cannot be placed; why, is worked out when it is asked for."""
 
     judgements: Sequence[Judgement]
+    lacking: Judgement | None
+    """Of the first group that fits nowhere even alone; None: each fits alone, and not all together."""
 
     @cached_property
     def refusal(self) -> Refusal:
-        """What `place` answers."""
-        for judgement in self.judgements:
-            if not _fit([judgement]):
-                return refuse(judgement)
-        return refuse_together(self.judgements)
+        return refuse_together(self.judgements) if self.lacking is None else refuse(self.lacking)
 
 
 def placed(snapshot: Snapshot, request: Request) -> Placement | NoRoom:
-    """The same answer as of `place`, cheaper where nobody asks why there is no room."""
-    judgements = _judgements(snapshot, request)
-    if _fit(judgements):
-        founds = search_together(judgements) if len(judgements) > 1 else _alone(judgements)
-        if founds:
-            return _placement(judgements, founds)
-    return NoRoom(judgements)
+    """The same answer, for one who seldom asks why there is no room."""
+    return _placed(_judgements(snapshot, request))
 
 
-def _alone(judgements: Sequence[Judgement]) -> list[Found]:
-    """Where each group goes for which there is a place when it is looked at alone."""
-    return [found for judgement in judgements if (found := search(judgement))]
+def _placed(judgements: Sequence[Judgement]) -> Placement | NoRoom:
+    alone: list[Found] = []
+    for judgement in judgements:
+        found = search(judgement)
+        if found is None:
+            return NoRoom(judgements, judgement)
+        alone.append(found)
+    founds = search_together(judgements, alone)
+    return NoRoom(judgements, None) if founds is None else _placement(judgements, founds)
 
 
 def place_on(snapshot: Snapshot, request: Request, names: frozenset[str]) -> Placement | None:
     """The best placement that uses these machines only, if there is one."""
     closed = np.ones(snapshot.topology.size, dtype=np.bool_)
     closed[snapshot.topology.rows_named(names)] = False
-    judgements = _judgements(snapshot, request, closed)
-    if not _fit(judgements):
-        return None
-    founds = search_together(judgements)
-    return None if founds is None else _placement(judgements, founds)
+    answer = _placed(_judgements(snapshot, request, closed))
+    return answer if isinstance(answer, Placement) else None
 
 
 def fits(snapshot: Snapshot, request: Request) -> bool:
@@ -112,17 +100,11 @@ def _judgements(snapshot: Snapshot, request: Request, closed: Bools | None = Non
     return [Judgement(Ask(snapshot, request, index), closed) for index in range(len(request.groups))]
 
 
-def _fit(judgements: Sequence[Judgement]) -> bool:
-    """Whether every group alone has room."""
-    return all(
-        any(has_room(judgement.ask, shape, judgement.usable(shape, None)) for shape in judgement.ask.shapes)
-        for judgement in judgements
-    )
-
-
 def _all_fit(judgements: Sequence[Judgement]) -> bool:
     """Whether there is room for all groups at once."""
-    return _fit(judgements) and (len(judgements) == 1 or search_together(judgements) is not None)
+    if not all(map(fits_alone, judgements)):
+        return False
+    return len(judgements) == 1 or isinstance(_placed(judgements), Placement)
 
 
 def _placement(judgements: Sequence[Judgement], founds: Sequence[Found]) -> Placement:

@@ -10,6 +10,7 @@ from placement.arrays import UNKNOWN, Bools, Ints, Longs
 from placement.ask import Ask
 from placement.domains import Slots, choose, first_choice, preference, slots_of
 from placement.request import Level
+from placement.room import has_room
 from placement.rulebook import refused_by_rule
 from placement.rules import MachineOutcome
 from placement.shapes import Shape
@@ -73,12 +74,21 @@ def options(ask: Ask) -> Iterator[tuple[Verdict, Shape]]:
 
 def search(judgement: Judgement, taken: Bools | None = None) -> Found | None:
     """The best placement of one group beside the machines `taken` by the gang's other groups, or None."""
-    for verdict, shape in options(judgement.ask):
+    for number, (verdict, shape) in enumerate(options(judgement.ask)):
         usable = judgement.usable(shape, taken)
         found = _fewest_lemons(judgement.ask, usable, partial(_find, judgement.ask, verdict, shape))
         if found is not None:
             return found
+        # Where the best network has no room, most often no other has: that is told at once.
+        if number == 0 and not fits_alone(judgement, taken):
+            return None
     return None
+
+
+def fits_alone(judgement: Judgement, taken: Bools | None = None) -> bool:
+    """Whether `search` would find a place."""
+    ask = judgement.ask
+    return any(has_room(ask, shape, judgement.usable(shape, taken)) for shape in ask.shapes)
 
 
 def _fewest_lemons(ask: Ask, usable: Bools, find: Callable[[Bools], Found | None]) -> Found | None:
