@@ -1,8 +1,9 @@
 """One group's request in the snapshot's index space: what the rules compare with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from placement.shapes import Shape, shapes_of
 from placement.snapshot import FREE_HEALTHY, FREE_SUSPECT, GPU_FAULTY, GPU_SUSPECT, Snapshot
 from placement.topology import INFINIBAND, ROCE, Topology
 from placement.verdicts import INFINIBAND_VERDICTS, RDMA_VERDICTS, Verdict
+
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True)
@@ -185,32 +188,36 @@ class Ask:
         return topology.remember(("hardware", models, memory), count)
 
     def sound(self, gpus: int) -> Sound:
-        """Of machines for workers with so many GPUs.
+        """Of machines for workers with so many GPUs."""
+        return self._by_faults(gpus, lambda: self._sound(gpus))
+
+    def _by_faults(self, what: Hashable, count: Callable[[], _Kept]) -> _Kept:
+        """What follows from the hardware and from which GPUs are faulty or suspect.
 
         It is remembered by the snapshot's arrays, which snapshots share as long as they say the same. Where a
         machine's GPUs differ these do not tell which one is faulty.
         """
-        faulty, suspect = self.snapshot.faulty, self.snapshot.suspect
-
-        def counted() -> tuple[Ints, Ints, Sound]:
-            # Their numbers are these arrays' alone as long as what is remembered holds on to them.
-            return faulty, suspect, self._sound(gpus)
-
         if self.topology.mixed.size:
-            return self._sound(gpus)
-        key = ("sound", id(faulty), id(suspect), self.group.models, self.group.min_memory_bytes, gpus)
-        return self.topology.remember(key, counted, passing=True)[2]
+            return count()
+        faulty, suspect = self.snapshot.faulty, self.snapshot.suspect
+        key = ("faults", id(faulty), id(suspect), self.group.models, self.group.min_memory_bytes, what)
+        # Their numbers are these arrays' alone as long as what is remembered holds on to them.
+        return self.topology.remember(key, lambda: (faulty, suspect, count()), passing=True)[2]
 
     def _sound(self, gpus: int) -> Sound:
         counts = self.gpus
-        enough = counts.fitting >= gpus
+        sound = self._by_faults("sound", lambda: read_only(np.asarray(counts.sound)))
+        enough = self.topology.remember(
+            ("enough", self.group.models, self.group.min_memory_bytes, gpus),
+            lambda: np.asarray(counts.fitting >= gpus),
+        )
         rows = np.flatnonzero(enough & (counts.suspect > 0))
         return Sound(
-            enough=read_only(np.asarray(enough)),
-            gpus=read_only(np.asarray(counts.sound)),
-            too_few=read_only(np.asarray(enough & (counts.sound < gpus))),
+            enough=enough,
+            gpus=sound,
+            too_few=read_only(np.asarray(enough & (sound < gpus))),
             with_suspects=read_only(rows),
-            healthy=read_only(np.asarray(counts.sound[rows] - counts.suspect[rows])),
+            healthy=read_only(np.asarray(sound[rows] - counts.suspect[rows])),
         )
 
     def _model_fits(self, rows: Longs | Ints) -> Bools:

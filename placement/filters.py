@@ -79,7 +79,7 @@ def excluded(trial: Trial) -> Bools:
 
 
 def same_run(trial: Trial) -> Bools:
-    return _only(trial, trial.topology.rows_kept(trial.ask.request.occupied))
+    return _only(trial, trial.topology.rows_named(trial.ask.request.occupied))
 
 
 def reserved(trial: Trial) -> Bools:

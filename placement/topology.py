@@ -30,11 +30,11 @@ MOST_REMEMBERED = 512
 MOST_PASSING = 96
 """Things remembered beside these that depend on one run's own choice of machines, or on what a single pass reserved."""
 
-MOST_JOINED = 256
-"""Things remembered that only join others: 3 MB of 10,000 machines."""
+MOST_JOINED = 160
+"""Things remembered that only join others: 2 MB of 10,000 machines."""
 
-MOST_NAMED = 4096
-"""Runs' own choices of a few machines, looked up by name."""
+MOST_NAMED = 1280
+"""Runs' own choices of a few machines, looked up by name: 1 MB, for as many runs as wait where many do."""
 
 MIXED_MODELS = -2
 """Model of a machine whose GPUs differ."""

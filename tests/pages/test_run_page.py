@@ -126,7 +126,7 @@ def test_queries(busy, bea, django_assert_num_queries):
         bea.get(LLM)
     with django_assert_num_queries(15):
         bea.get(LLM, headers={"HX-Request": "true"})
-    with django_assert_num_queries(29):  # with the explanation, which is worked out once for each pass
+    with django_assert_num_queries(28):  # with the explanation, which is worked out once for each pass
         bea.get(DDP)
     with django_assert_num_queries(16):
         bea.get(DDP)

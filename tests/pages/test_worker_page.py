@@ -104,7 +104,7 @@ def test_queries(busy, bea, django_assert_num_queries):
     bea.get(f"{WORKERS}/llm-7-0")
     with django_assert_num_queries(20):
         bea.get(f"{WORKERS}/llm-7-0")
-    with django_assert_num_queries(28):  # with the explanation, which is worked out once for each pass
+    with django_assert_num_queries(27):  # with the explanation, which is worked out once for each pass
         bea.get(f"{WORKERS}/ddp-resnet50-0")
     with django_assert_num_queries(15):
         bea.get(f"{WORKERS}/ddp-resnet50-0")
